@@ -1,0 +1,25 @@
+# The module `_cpu`.
+file(GLOB cpu_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cpu/*.cc")
+set(isa_source "${PROJECT_SOURCE_DIR}/cpu/kernels_isa.cc")
+list(REMOVE_ITEM cpu_sources "${isa_source}")
+native_module(_cpu ${cpu_sources})
+
+# cpu_isa(<isa> <flag>...): kernels_isa.cc compiled for one instruction set, in a namespace of that name (RTOPK_ISA). Which one runs is
+# decided when the module is loaded, so only that source may be compiled with the flags.
+function(cpu_isa isa)
+  add_library(kernels_${isa} OBJECT "${isa_source}")
+  target_compile_definitions(kernels_${isa} PRIVATE RTOPK_ISA=${isa})
+  target_compile_options(kernels_${isa} PRIVATE ${ARGN})
+  target_link_libraries(kernels_${isa} PRIVATE rtopk_options)
+  target_link_libraries(_cpu PRIVATE kernels_${isa})
+  target_sources(_cpu PRIVATE $<TARGET_OBJECTS:kernels_${isa}>)
+endfunction()
+
+if(EXISTS "${isa_source}")
+  cpu_isa(baseline)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+    cpu_isa(avx2 -mavx2 -mfma -mbmi -mbmi2 -mlzcnt -mpopcnt)
+    cpu_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vbmi -mavx512vbmi2
+      -mavx2 -mfma -mbmi -mbmi2 -mlzcnt -mpopcnt)
+  endif()
+endif()

@@ -1,0 +1,17 @@
+# native_module(<name> <source>...): a nanobind module jax_rtopk/<name> with its type stub, installed into the package.
+execute_process(
+  COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir
+  OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+find_package(nanobind CONFIG REQUIRED)
+
+function(native_module name)
+  nanobind_add_module(${name} STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS ${ARGN})
+  target_link_libraries(${name} PRIVATE rtopk_options xla_ffi)
+  nanobind_add_stub(${name}_stub
+    MODULE ${name}
+    OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${name}.pyi"
+    PYTHON_PATH $<TARGET_FILE_DIR:${name}>
+    DEPENDS ${name})
+  install(TARGETS ${name} LIBRARY DESTINATION jax_rtopk)
+  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${name}.pyi" DESTINATION jax_rtopk)
+endfunction()

@@ -1,0 +1,8 @@
+#include "cpu/kernels.h"
+#include "ffi/module.h"
+
+NB_MODULE(_cpu, module) {
+  module.doc() = "CPU kernels of jax_rtopk.";
+  jax_rtopk::define_targets(module);
+  module.def("simd_level", &jax_rtopk::simd_level, "The instruction set that the kernels use on this machine.");
+}

@@ -1,0 +1,48 @@
+// The signatures of the custom calls of docs/architecture.md: operands, results and attributes, in the order in which
+// handlers take them. Each back end passes `context`, a binding that holds what it needs besides (a stream, a thread pool).
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "xla/ffi/api/ffi.h"
+
+namespace jax_rtopk {
+
+// (context..., operand, values, indices, k, largest, sorted, max_iter)
+template <class Binding>
+auto bind_topk(Binding context) {
+  return std::move(context)
+      .template Arg<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Attr<int64_t>("k")
+      .template Attr<bool>("largest")
+      .template Attr<bool>("sorted")
+      .template Attr<int64_t>("max_iter");
+}
+
+// (context..., operand, mask, k, largest, by_magnitude, max_iter)
+template <class Binding>
+auto bind_mask(Binding context) {
+  return std::move(context)
+      .template Arg<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Attr<int64_t>("k")
+      .template Attr<bool>("largest")
+      .template Attr<bool>("by_magnitude")
+      .template Attr<int64_t>("max_iter");
+}
+
+// (context..., operand, dense, k, by_magnitude, max_iter)
+template <class Binding>
+auto bind_sparsify(Binding context) {
+  return std::move(context)
+      .template Arg<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Attr<int64_t>("k")
+      .template Attr<bool>("by_magnitude")
+      .template Attr<int64_t>("max_iter");
+}
+
+}  // namespace jax_rtopk
