@@ -1,0 +1,58 @@
+// What the threshold search knows before it has seen a row: how to cut it into groups, and what ranks to expect among the groups' maxima.
+//
+// If each element exceeds a threshold with probability q, the maximum of g elements does with probability 1-(1-q)^g, whatever the distribution. So
+// the rank of the k-th largest element among the maxima can be told from n and k alone. Computed once per call, on the host.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace jax_rtopk {
+
+inline constexpr int kGroups = 32;
+
+struct SearchPlan {
+  int32_t n;
+  int32_t k;
+  int32_t groups;   // how many groups the row is cut into: min(n, kGroups)
+  int32_t chunk;    // consecutive elements of one group, at most 16 bytes: group(i) = i / chunk % groups
+  int32_t sampled;  // elements of each group, in order, whose maximum is taken
+  float rank;       // expected rank of the k-th largest element among the group maxima, counted from 0
+  float spread;     // half the distance, in ranks, between the two pivots of the first pass
+  float slope;      // ranks per element near the k-th largest
+
+  // 0 < k <= n.
+  static SearchPlan make(int32_t n, int32_t k, int item_bytes) {
+    SearchPlan plan{};
+    plan.n = n;
+    plan.k = k;
+    plan.groups = n < kGroups ? n : kGroups;
+    plan.chunk = 16 / item_bytes;
+    while (plan.chunk > 1 && int64_t(plan.chunk) * plan.groups > n) plan.chunk /= 2;
+    plan.sampled = n;
+    if (plan.groups == n) {  // the maxima are the row itself
+      plan.rank = float(k) - 0.5F;
+      plan.spread = 0.0F;
+      plan.slope = 1.0F;
+      return plan;
+    }
+    const double groups = plan.groups;
+    const double exceed = double(k) / n;
+    double size = n / groups;
+    if (std::pow(1 - exceed, size) < 0.2) {  // too few maxima would fall below the threshold: sample less of each group
+      size = 1;
+      while (std::pow(1 - exceed, 2 * size) >= 0.2) size *= 2;
+      plan.sampled = int32_t(size);
+    }
+    const double spared = std::pow(1 - exceed, size);  // a group has no element above the threshold
+    const double both_spared = n == k ? 0.0 : spared * spared * std::pow(1 - size * k / ((n - size) * (double(n) - k)), size);
+    const double variance = groups * spared + groups * (groups - 1) * both_spared - groups * spared * (groups * spared);
+    // Rounded, so that the last bit of a platform's pow cannot matter.
+    plan.rank = float(std::floor(groups * (1 - spared) * 1024 + 0.5) / 1024);
+    plan.spread = float(std::floor(0.9 * std::sqrt(variance > 0 ? variance : 0.0) * 1024 + 0.5) / 1024);
+    plan.slope = float(groups * size / n * std::pow(1 - exceed, size - 1));
+    return plan;
+  }
+};
+
+}  // namespace jax_rtopk
