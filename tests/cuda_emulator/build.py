@@ -1,0 +1,106 @@
+"""Builds the CUDA kernels for the CPU: the sources of cuda/, compiled by g++ against the emulator of this folder.
+
+Only g++ and an installed jaxlib (for the FFI headers) are needed. What was built is kept beside this file, under a
+name made of the contents of all sources, so that a second call is free.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import jax.ffi
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILT = HERE / "build"
+FLAGS = (
+    "-x",
+    "c++",
+    "-std=c++20",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+)
+
+
+class EmulatedModule:
+    """What the native module `_cuda` offers, run by the emulator on the CPU."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def targets(self) -> dict[str, object]:
+        """FFI target names and the capsules to register for them, for the platform `cpu`."""
+        names = ("topk", "mask", "sparsify")
+        return {
+            f"jax_rtopk_{name}": jax.ffi.pycapsule(getattr(self._library, f"jax_rtopk_emulated_{name}"))
+            for name in names
+        }
+
+
+@cache
+def load() -> EmulatedModule:
+    """The emulated CUDA back end."""
+    sources = [*sorted((ROOT / "cuda").glob("*.cu")), ROOT / "cuda/handlers.cc", HERE / "targets.cc"]
+    return EmulatedModule(ctypes.CDLL(str(_library("cuda_emulated", sources))))
+
+
+@cache
+def load_faults() -> ctypes.CDLL:
+    """The kernels with planted mistakes."""
+    library = ctypes.CDLL(str(_library("faults", [HERE / "faults.cc"])))
+    library.jax_rtopk_run_fault.restype = ctypes.c_char_p
+    return library
+
+
+def _library(name: str, sources: list[Path]) -> Path:
+    compiler = os.environ.get("CXX") or shutil.which("g++")
+    if not compiler:
+        raise RuntimeError("the emulated CUDA back end needs g++ (or CXX set to a C++20 compiler)")
+    library = BUILT / f"{name}-{_fingerprint(compiler)}.so"
+    if library.exists():
+        return library
+    BUILT.mkdir(exist_ok=True)
+    include = [f"-I{ROOT}", f"-I{HERE}", "-isystem", jax.ffi.include_dir()]
+    with tempfile.TemporaryDirectory(dir=BUILT) as scratch:
+
+        def compile_one(source: Path) -> str:
+            target = f"{scratch}/{source.name}.o"
+            _run([compiler, *FLAGS, *include, "-c", str(source), "-o", target])
+            return target
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compile_one, sources))
+        linked = f"{scratch}/{name}.so"
+        _run([compiler, "-shared", "-o", linked, *objects])
+        for old in BUILT.glob(f"{name}-*.so"):
+            old.unlink(missing_ok=True)
+        os.replace(linked, library)  # at once: another test process may be building the same
+    return library
+
+
+def _fingerprint(compiler: str) -> str:
+    digest = hashlib.sha256(repr((compiler, FLAGS, jax.__version__)).encode())
+    for folder in (ROOT / "native", ROOT / "ffi", ROOT / "cuda", HERE):
+        for path in sorted(p for p in folder.iterdir() if p.suffix in {".h", ".cuh", ".cu", ".cc"}):
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-6000:]}")
