@@ -24,28 +24,46 @@ if(NOT cuda_sources)
   message(STATUS "jax_rtopk: without CUDA kernels (no sources in cuda/)")
   return()
 endif()
-message(STATUS "jax_rtopk: CUDA kernels for ${JAX_RTOPK_CUDA_ARCHS} with ${JAX_RTOPK_NVCC}")
+
+# The default list is for the newest nvcc: drop what this one does not know.
+execute_process(COMMAND "${JAX_RTOPK_NVCC}" --list-gpu-arch OUTPUT_VARIABLE known_archs)
+set(cuda_archs)
+foreach(arch IN LISTS JAX_RTOPK_CUDA_ARCHS)
+  if(known_archs MATCHES "compute_${arch}[^0-9]")
+    list(APPEND cuda_archs ${arch})
+  else()
+    message(WARNING "jax_rtopk: ${JAX_RTOPK_NVCC} does not know the CUDA architecture ${arch}: left out")
+  endif()
+endforeach()
+if(NOT cuda_archs)
+  message(FATAL_ERROR
+    "jax_rtopk: JAX_RTOPK_CUDA_ARCHS must name CUDA architectures that nvcc knows, such as 80;90, got '${JAX_RTOPK_CUDA_ARCHS}'.")
+endif()
+message(STATUS "jax_rtopk: CUDA kernels for ${cuda_archs} with ${JAX_RTOPK_NVCC}")
 
 # Machine code for each architecture; code for the newest is also kept as PTX, which later GPUs compile when it is loaded.
-set(real_archs ${JAX_RTOPK_CUDA_ARCHS})
+set(real_archs ${cuda_archs})
 list(SORT real_archs COMPARE NATURAL)
 list(GET real_archs -1 newest)
 list(TRANSFORM real_archs APPEND "-real")
 set(CMAKE_CUDA_ARCHITECTURES ${real_archs} ${newest}-virtual)
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 # cudart is linked statically, so that the module needs no CUDA library: it loads beside jax-cuda12 and jax-cuda13 and where there is no GPU.
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 set(CMAKE_CUDA_COMPILER "${JAX_RTOPK_NVCC}")
 enable_language(CUDA)
-find_package(CUDAToolkit REQUIRED)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  # A CMake that is older than nvcc does not know that this nvcc can do C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+endif()
 
 native_module(_cuda ${cuda_sources})
-target_link_libraries(_cuda PRIVATE CUDA::cudart_static)
+# For the sources that g++ compiles. Not find_package(CUDAToolkit): it insists on the shared cudart, which PyPI's toolkit lacks.
+target_include_directories(_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${nvcc_include})
 target_compile_options(_cuda PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
-  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 if(JAX_RTOPK_WERROR)
   target_compile_options(_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
