@@ -1,0 +1,12 @@
+"""Row-wise top-k for JAX as native XLA custom calls: exact or early-stopped, on CPU and CUDA."""
+
+from importlib import metadata as _metadata
+
+from jax_rtopk._topk import TopK, export_disabled_checks, topk, topk_mask, topk_sparsify
+
+__all__ = ["TopK", "export_disabled_checks", "topk", "topk_mask", "topk_sparsify"]
+
+try:
+    __version__ = _metadata.version("jax_rtopk")
+except _metadata.PackageNotFoundError:  # a checkout that was never installed
+    __version__ = "unknown"

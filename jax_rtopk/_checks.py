@@ -1,0 +1,111 @@
+"""Checks of arguments at trace time: each error gives the rule, what was got, and the fix."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_FLOATS = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2")
+_INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64))
+DTYPES = (*_FLOATS, *_INTEGERS, "bool")
+
+_MAX_LENGTH = 2**31 - 1  # indices are int32
+
+
+def check_operand(name: str, operand: Any) -> jax.Array:
+    """The operand as a JAX array of a dtype that can be selected from."""
+    try:
+        dtype = jax.typeof(operand).dtype
+    except TypeError as error:
+        raise TypeError(
+            f"{name}: operand must be a JAX or numpy array, got {type(operand).__name__}. Convert it with "
+            "jax.numpy.asarray."
+        ) from error
+    if jnp.issubdtype(dtype, np.complexfloating):
+        raise ValueError(
+            f"{name}: operand must be real, got {dtype}: complex numbers have no order. Select by operand.real or "
+            "jax.numpy.abs(operand)."
+        )
+    if dtype.name not in DTYPES:
+        raise TypeError(f"{name}: operand must be of dtype {', '.join(DTYPES)}, got {dtype}. Convert it first.")
+    return jnp.asarray(operand)
+
+
+def check_axis(name: str, axis: Any, operand: jax.Array) -> int:
+    """The selection axis, counted from the front."""
+    if operand.ndim == 0:
+        raise ValueError(f"{name}: operand must have at least one axis, got a scalar. Reshape it to (1,).")
+    position = _static_int(name, "axis", axis)
+    if not -operand.ndim <= position < operand.ndim:
+        raise ValueError(
+            f"{name}: axis must be between {-operand.ndim} and {operand.ndim - 1} for an operand of shape "
+            f"{operand.shape}, got {position}."
+        )
+    position %= operand.ndim
+    if operand.shape[position] > _MAX_LENGTH:
+        raise ValueError(
+            f"{name}: the selection axis may be at most 2**31 - 1 long, as indices are int32, got "
+            f"{operand.shape[position]}. Split it, select from each part, then from what was selected."
+        )
+    return position
+
+
+def check_k(name: str, k: Any, operand: jax.Array, axis: int) -> int:
+    """`k` as a Python int within the row."""
+    count = _static_int(name, "k", k)
+    if count < 0:
+        raise ValueError(f"{name}: k must be at least 0, got {count}.")
+    if count > operand.shape[axis]:
+        raise ValueError(
+            f"{name}: k must be at most the size of the selection axis, got k={count} for axis {axis} of shape "
+            f"{operand.shape}. Pass min(k, operand.shape[{axis}])."
+        )
+    return count
+
+
+def check_max_iter(name: str, max_iter: Any) -> int:
+    """`max_iter` as the primitives take it: 0 for None, which is exact."""
+    if max_iter is None:
+        return 0
+    passes = _static_int(name, "max_iter", max_iter)
+    if passes < 1:
+        raise ValueError(f"{name}: max_iter must be at least 1, got {passes}. Pass None for the exact answer.")
+    return min(passes, 2**31 - 1)  # no search takes so many
+
+
+def check_flag(name: str, flag: str, value: Any) -> bool:
+    """`value` as a Python bool."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(
+            f"{name}: {flag} must be a Python bool, got {_describe(value)}. Inside jit, mark it with static_argnames."
+        )
+    return bool(value)
+
+
+def check_implementation(name: str, implementation: Any) -> None:
+    """Checks nothing but the name: whether there is native code is known when the program is lowered for a platform."""
+    if implementation not in (None, "native", "xla"):
+        raise ValueError(f'{name}: implementation must be None, "native" or "xla", got {implementation!r}.')
+
+
+def _static_int(name: str, argument: str, value: Any) -> int:
+    rule = f"{name}: {argument} must be a static Python int"
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{rule}, got the bool {value}. Write int({value}) if you mean {int(value)}.")
+    try:
+        return operator.index(value)
+    except jax.errors.JAXTypeError as error:  # how a traced value refuses
+        raise TypeError(
+            f"{rule}, got a traced value: shapes depend on it. Use static_argnums or static_argnames to mark it as "
+            "static in jit, or close over it."
+        ) from error
+    except TypeError as error:
+        raise TypeError(f"{rule}, got {_describe(value)}. Convert it with int().") from error
+
+
+def _describe(value: Any) -> str:
+    return f"{value!r} of type {type(value).__name__}"

@@ -1,0 +1,66 @@
+"""Finds the native modules, registers their FFI targets with XLA, and says what is available.
+
+A checkout without built modules imports all the same: everything then runs on the pure-JAX definitions.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+
+import jax
+
+OPERATIONS = ("topk", "mask", "sparsify")
+PREFIX = "jax_rtopk_"  # of every FFI target name
+
+
+@dataclass(frozen=True)
+class Backend:
+    """The native code for one JAX platform, registered with XLA."""
+
+    module: ModuleType
+    prefix: str
+
+    def target(self, operation: str) -> str:
+        """The FFI target name of one of `OPERATIONS`."""
+        return self.prefix + operation
+
+
+def register(module: ModuleType, platform: str, *, prefix: str = PREFIX) -> Backend:
+    """Registers a native module's FFI targets for an XLA platform ("cpu" or "CUDA").
+
+    Tests pass a `prefix` of their own to run another module beside the real one.
+    """
+    capsules = module.targets()
+    backend = Backend(module, prefix)
+    for operation in OPERATIONS:
+        target = backend.target(operation)
+        jax.ffi.register_ffi_target(target, capsules[PREFIX + operation], platform=platform)
+        # Without this XLA gathers a batch-sharded operand before the call.
+        jax.ffi.register_ffi_target_as_batch_partitionable(target)
+    return backend
+
+
+def _find(name: str) -> ModuleType | None:
+    qualified = f"{__package__}.{name}"
+    try:
+        return importlib.import_module(qualified)
+    except ModuleNotFoundError as error:
+        if error.name != qualified:  # it is there and broken: say so
+            raise
+        return None
+
+
+def _available() -> dict[str, Backend]:
+    found = {}
+    for platform, name, xla_platform in (("cpu", "_cpu", "cpu"), ("cuda", "_cuda", "CUDA")):
+        module = _find(name)
+        if module is not None:
+            found[platform] = register(module, xla_platform)
+    return found
+
+
+# The native back end of each JAX platform that has one. The lowering rules look here each time, so that tests can put
+# another in its place (and then clear JAX's caches).
+BACKENDS = _available()

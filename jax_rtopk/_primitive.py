@@ -1,0 +1,163 @@
+"""The primitives topk_p, mask_p and sparsify_p, and beside them their abstract eval, batching, jvp and lowerings.
+
+All three select along the last axis; every leading axis is a batch axis. Parameters: `k`, the flags that
+docs/architecture.md gives the FFI target of the same name, `max_iter` (0: exact) and `implementation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir, xla
+
+from jax_rtopk import _native, _xla
+
+
+@dataclass(frozen=True)
+class _Operation:
+    name: str  # one of _native.OPERATIONS
+    definition: Callable[..., Any]  # in pure JAX
+    results: tuple[type | None, ...]  # their dtypes; None: the operand's
+    dense: bool  # whether the results are as long as the row, rather than k long
+
+
+def _primitive(operation: _Operation) -> Any:  # a Primitive, whose methods are untyped
+    primitive: Any = Primitive(_native.PREFIX + operation.name)
+    primitive.multiple_results = True
+    primitive.def_impl(partial(xla.apply_primitive, primitive))
+    primitive.def_abstract_eval(partial(_abstract_eval, operation))
+    batching.primitive_batchers[primitive] = partial(_batch, primitive)
+    for platform in ("cpu", "cuda", None):  # None: every other
+        mlir.register_lowering(primitive, partial(_lower, operation, platform), platform=platform)
+    return primitive
+
+
+def _abstract_eval(operation: _Operation, operand: Any, *, k: int, **_: Any) -> list[Any]:
+    spec = operand.sharding.spec
+    if spec[-1] is not None:
+        raise ValueError(
+            f"jax_rtopk: the selection axis must not be sharded over explicit mesh axes, got {operand.str_short()}, "
+            f"sharded over {spec[-1]!r}. Gather it first with jax.sharding.reshard; a sharded_topk, which moves k "
+            "candidates per device instead of the row, is planned."
+        )
+    if spec.unreduced:
+        raise ValueError(
+            f"jax_rtopk: the operand must not have pending sums, got {operand.str_short()}, unreduced over "
+            f"{set(spec.unreduced)}. Finish them first with jax.sharding.reshard."
+        )
+    shape = operand.shape if operation.dense else (*operand.shape[:-1], k)
+    # `update` keeps the explicit sharding, and the mesh axes over which the operand varies inside shard_map.
+    return [operand.update(shape=shape, dtype=np.dtype(t or operand.dtype), weak_type=False) for t in operation.results]
+
+
+def _batch(primitive: Any, args: Sequence[Any], dims: Sequence[int], **params: Any) -> tuple[Any, list[int]]:
+    (operand,), (dim,) = args, dims
+    if dim == operand.ndim - 1:  # anywhere else it is a batch axis already
+        operand, dim = jnp.moveaxis(operand, dim, 0), 0
+    results = primitive.bind(operand, **params)
+    return results, [dim] * len(results)
+
+
+def _lower(
+    operation: _Operation,
+    platform: str | None,
+    ctx: mlir.LoweringRuleContext,
+    operand: Any,
+    *,
+    max_iter: int,
+    implementation: str | None,
+    straight_through: bool = False,  # concerns the derivative only
+    **flags: Any,
+) -> Any:
+    aval: Any = ctx.avals_in[0]
+    empty = flags["k"] == 0 or 0 in aval.shape  # needs no kernel, so "native" has nothing to insist on
+    backend = _native.BACKENDS.get(platform) if platform else None
+    if implementation == "native" and backend is None and not empty:
+        raise NotImplementedError(
+            f'jax_rtopk: implementation="native" needs native code for the platform, got {platform or "another one"}; '
+            f"this installation has it for: {', '.join(_native.BACKENDS) or 'none'}. Pass implementation=None to use "
+            "pure JAX where there is none, or reinstall jax_rtopk with it (JAX_RTOPK_CUDA=ON for cuda)."
+        )
+    if implementation == "xla" or backend is None or empty:
+        exact = partial(operation.definition, float_order=platform == "cpu", **flags)
+        return mlir.lower_fun(exact, multiple_results=len(operation.results) > 1)(ctx, operand)
+    # Attributes as numpy scalars, whose width does not depend on jax_enable_x64.
+    attributes = {name: np.bool_(v) if isinstance(v, bool) else np.int64(v) for name, v in flags.items()}
+    native = jax.ffi.ffi_lowering(
+        backend.target(operation.name), extra_attributes=_sharding_attributes(operation, aval.shape, flags["k"])
+    )
+    return native(ctx, operand, max_iter=np.int64(max_iter), **attributes)
+
+
+def _sharding_attributes(operation: _Operation, shape: tuple[Any, ...], k: int) -> dict[str, mlir.ir.Attribute]:
+    """Tells XLA that the batch axes may stay sharded, in the words of GSPMD and in those of Shardy.
+
+    Without both of them, and the registration as batch partitionable, XLA gathers a batch-sharded operand.
+    """
+    batch_dims = mlir.ir.StringAttr.get(str(len(shape) - 1))
+    attributes: dict[str, mlir.ir.Attribute] = {
+        "mhlo.frontend_attributes": mlir.ir.DictAttr.get({"num_batch_dims": batch_dims})
+    }
+    if not all(isinstance(dim, int) for dim in shape):
+        return attributes  # a rule states every size, which a symbolic dimension lacks
+    # Shardy's names of the factors are i to z, z_1, z_2, ... in this order.
+    factors = [chr(ord("i") + i) if i < 18 else f"z_{i - 17}" for i in range(len(shape) + 1)]
+    *batch, row, selected = factors
+    sizes, replicated = (*shape, k), f"{row}, {selected}"
+    if operation.dense:
+        selected, sizes, replicated = row, shape, row
+    operand, result = (", ".join([*batch, last]) for last in (row, selected))
+    results = ", ".join(f"[{result}]" for _ in operation.results)
+    named_sizes = ", ".join(f"{factor}={size}" for factor, size in zip(factors, sizes, strict=False))
+    attributes["sdy.sharding_rule"] = mlir.ir.Attribute.parse(
+        f"#sdy.op_sharding_rule<([{operand}])->({results}) {{{named_sizes}}} need_replication={{{replicated}}}>"
+    )
+    return attributes
+
+
+topk_p = _primitive(_Operation("topk", _xla.topk, results=(None, np.int32), dense=False))
+mask_p = _primitive(_Operation("mask", _xla.mask, results=(np.bool_,), dense=True))
+sparsify_p = _primitive(_Operation("sparsify", _xla.sparsify, results=(None,), dense=True))
+
+
+def _zero_tangent(result: Any) -> ad.Zero:
+    return ad.Zero(jax.typeof(result).to_tangent_aval())
+
+
+def _topk_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    (operand,), (tangent,) = primals, tangents
+    values, indices = topk_p.bind(operand, **params)
+    if isinstance(tangent, ad.Zero):
+        return (values, indices), (_zero_tangent(values), _zero_tangent(indices))
+    return (values, indices), (_xla.take_rows(tangent, indices), _zero_tangent(indices))
+
+
+def _mask_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    (mask,) = mask_p.bind(*primals, **params)
+    return (mask,), (_zero_tangent(mask),)
+
+
+def _sparsify_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, straight_through: bool, **params: Any) -> Any:
+    (operand,), (tangent,) = primals, tangents
+    if straight_through or isinstance(tangent, ad.Zero):
+        (dense,) = sparsify_p.bind(operand, straight_through=straight_through, **params)
+        return (dense,), (tangent,)
+    # One search serves both results.
+    (mask,) = mask_p.bind(operand, largest=True, **params)
+    return (_keep(mask, operand),), (_keep(mask, tangent),)
+
+
+def _keep(mask: Any, operand: Any) -> Any:
+    return jnp.where(mask, operand, jnp.zeros_like(operand))
+
+
+ad.primitive_jvps[topk_p] = _topk_jvp
+ad.primitive_jvps[mask_p] = _mask_jvp
+ad.primitive_jvps[sparsify_p] = _sparsify_jvp
