@@ -11,11 +11,11 @@ include(FindNvcc)
 if(NOT JAX_RTOPK_NVCC)
   if(JAX_RTOPK_CUDA STREQUAL "ON")
     message(FATAL_ERROR
-      "jax_rtopk: JAX_RTOPK_CUDA=ON needs nvcc, which is neither on PATH, nor under CUDA_HOME, nor in this Python's site-packages. "
+      "jax_rtopk: JAX_RTOPK_CUDA=ON needs nvcc, which is neither on PATH, nor under CUDA_HOME or /usr/local/cuda, nor in this Python's site-packages. "
       "Install the CUDA toolkit (12.0 or newer) and put its bin folder on PATH or set CUDA_HOME; "
       "or set JAX_RTOPK_CUDA=OFF to build the CPU kernels only.")
   endif()
-  message(STATUS "jax_rtopk: without CUDA kernels (JAX_RTOPK_CUDA=AUTO and no nvcc on PATH, in CUDA_HOME or in site-packages)")
+  message(STATUS "jax_rtopk: without CUDA kernels (JAX_RTOPK_CUDA=AUTO and no nvcc on PATH, in CUDA_HOME, in /usr/local/cuda or in site-packages)")
   return()
 endif()
 

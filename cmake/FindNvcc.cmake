@@ -1,4 +1,4 @@
-# Sets JAX_RTOPK_NVCC to the nvcc to use, looked up on PATH, in CUDA_HOME, and in the PyPI package nvidia-cuda-nvcc.
+# Sets JAX_RTOPK_NVCC to the nvcc to use, looked up on PATH, in CUDA_HOME, in /usr/local/cuda and in the PyPI package nvidia-cuda-nvcc.
 execute_process(
   COMMAND "${Python_EXECUTABLE}" -c
     "import glob, sys; print(';'.join(p for d in sys.path for p in glob.glob(d + '/nvidia/*/bin')), end='')"
