@@ -1,5 +1,5 @@
-#include "cpu/kernels.h"
 #include "ffi/module.h"
+#include "cpu/kernels.h"
 
 NB_MODULE(_cpu, module) {
   module.doc() = "CPU kernels of jax_rtopk.";

@@ -10,8 +10,8 @@
 
 namespace jax_rtopk {
 
-// The caller works as well and waits only for tasks that some thread has claimed, never for a helper that the pool has not
-// started yet. So a pool whose every thread is inside run() makes progress: each caller can finish its tasks alone.
+// The caller works as well and waits only for tasks that some thread has claimed, never for a helper that the pool has
+// not started yet. So a pool whose every thread is inside run() makes progress: each caller can finish its tasks alone.
 class Parallel {
  public:
   using Schedule = std::function<void(std::function<void()>)>;
@@ -19,13 +19,15 @@ class Parallel {
   // Runs everything on the calling thread.
   Parallel() = default;
 
-  // `threads` is how many threads may work at once, the caller included; `schedule` runs a function on the pool, some time.
+  // `threads` is how many threads may work at once, the caller included; `schedule` runs a function on the pool, some
+  // time.
   Parallel(int64_t threads, Schedule schedule)
       : threads_(schedule ? std::max<int64_t>(threads, 1) : 1), schedule_(std::move(schedule)) {}
 
   int64_t threads() const { return threads_; }
 
-  // Calls task(i) for every i in [0, tasks), in any order and on any thread, and returns when all have returned. `task` must not throw.
+  // Calls task(i) for every i in [0, tasks), in any order and on any thread, and returns when all have returned. `task`
+  // must not throw.
   template <class F>
   void run(int64_t tasks, F&& task) {
     const int64_t workers = std::min(threads_, tasks);

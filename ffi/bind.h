@@ -1,5 +1,6 @@
 // The signatures of the custom calls of docs/architecture.md: operands, results and attributes, in the order in which
-// handlers take them. Each back end passes `context`, a binding that holds what it needs besides (a stream, a thread pool).
+// handlers take them. Each back end passes `context`, a binding that holds what it needs besides (a stream, a thread
+// pool).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // From the buffers and attributes of a custom call to a Request. Shared by the handlers of every back end.
 //
-// jax_rtopk checks its arguments in Python, at trace time, with better messages. These checks keep a hand-made custom call
-// or a stale serialized program from reading or writing out of bounds.
+// jax_rtopk checks its arguments in Python, at trace time, with better messages. These checks keep a hand-made custom
+// call or a stale serialized program from reading or writing out of bounds.
 #pragma once
 
 #include <algorithm>
