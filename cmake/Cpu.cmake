@@ -19,7 +19,6 @@ if(EXISTS "${isa_source}")
   cpu_isa(baseline)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
     cpu_isa(avx2 -mavx2 -mfma -mbmi -mbmi2 -mlzcnt -mpopcnt)
-    cpu_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vbmi -mavx512vbmi2
-      -mavx2 -mfma -mbmi -mbmi2 -mlzcnt -mpopcnt)
+    cpu_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mbmi -mbmi2 -mlzcnt -mpopcnt)
   endif()
 endif()

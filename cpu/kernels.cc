@@ -1,85 +1,118 @@
-// Placeholder kernels: partial_sort on (key, index), exact whatever max_iter says.
+// Chooses the instruction set and spreads rows over threads.
 #include "cpu/kernels.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <vector>
+
+#include "cpu/kernels_isa.h"
 
 namespace jax_rtopk {
 namespace {
 
-// Calls f(row, selected) with each row's k selected indices, in the order that the request asks for.
-template <class Bits, class F>
-void select(const Request& request, const Bits* operand, Parallel& parallel, F f) {
-  const auto map = KeyMap<Bits>::make(request.kind, !request.largest, request.by_magnitude);
-  parallel.run(request.rows, [&](int64_t row) {
-    const Bits* bits = operand + row * request.n;
-    std::vector<int32_t> order(request.n);
-    std::iota(order.begin(), order.end(), 0);
-    const auto middle = order.begin() + request.k;
-    std::partial_sort(order.begin(), middle, order.end(), [&](int32_t a, int32_t b) {
-      const Bits key_a = map(bits[a]), key_b = map(bits[b]);
-      return key_a != key_b ? key_a > key_b : a < b;
-    });
-    if (!request.sorted) std::sort(order.begin(), middle);
-    order.erase(middle, order.end());
-    f(row, order);
-  });
+// The best instruction set of this machine; JAX_RTOPK_SIMD, read once, asks for a lesser one.
+const IsaKernels& choose() {
+  const char* const wanted = std::getenv("JAX_RTOPK_SIMD");
+  const auto allows = [&](const IsaKernels& isa) { return wanted == nullptr || std::strcmp(wanted, isa.name) == 0; };
+#if defined(__x86_64__)
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (has_avx512 && allows(avx512::kernels())) return avx512::kernels();
+  if (has_avx2 && allows(avx2::kernels())) return avx2::kernels();
+#endif
+  return baseline::kernels();
 }
 
-// Calls f with a value of the unsigned type that carries the operand's bits.
+const IsaKernels& isa() {
+  static const IsaKernels& chosen = choose();
+  return chosen;
+}
+
+int width_index(int item_bytes) { return item_bytes == 1 ? 0 : item_bytes == 2 ? 1 : item_bytes == 4 ? 2 : 3; }
+
+Job job_of(const Request& request, const void* operand) {
+  Job job{request, {}, {}, operand};
+  const auto n = int32_t(request.n), k = int32_t(request.k);
+  if (request.max_iter > 0 || request.k > kMaxRankedK) {
+    job.plan = SearchPlan::make(n, k, request.item_bytes);
+  } else {
+    job.block_plan = SearchPlan::make(int32_t(std::min(request.n, kFirstBlock)), k, request.item_bytes);
+  }
+  return job;
+}
+
+// Calls rows(begin, end) on ranges of rows, each long enough to be worth a task.
 template <class F>
-void with_bits(int item_bytes, F f) {
-  switch (item_bytes) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
+void for_rows(const Request& request, Parallel& parallel, F rows) {
+  constexpr int64_t kTaskElements = 1 << 16;
+  const int64_t length = std::max<int64_t>(1, kTaskElements / request.n);
+  const int64_t tasks = (request.rows + length - 1) / length;
+  parallel.run(tasks, [&](int64_t task) { rows(task * length, std::min(request.rows, (task + 1) * length)); });
+}
+
+// Too few rows to keep the threads busy: each row is cut into segments, whose top-k are the candidates for the row's.
+bool worth_splitting(const Request& request, const Parallel& parallel) {
+  constexpr int64_t kLongRow = 1 << 18;
+  return request.max_iter == 0 && request.k <= kMaxRankedK && request.n >= kLongRow &&
+         request.rows < parallel.threads();
+}
+
+void topk_split(const Request& request, const void* operand, void* values, int32_t* indices, Parallel& parallel) {
+  constexpr int64_t kShortestSegment = 1 << 14;
+  const int64_t segments = std::min(4 * parallel.threads(), request.n / kShortestSegment);
+  const auto segment_begin = [&](int64_t segment) { return segment * request.n / segments; };
+  const int64_t k = request.k, bytes = request.item_bytes;
+  const auto row_topk = isa().topk[width_index(request.item_bytes)];
+
+  Request part = request;
+  part.rows = 1;
+  part.sorted = false;  // by ascending index: so are the candidates of all segments together, and ties go to the lowest
+  Request merge = request;
+  merge.rows = 1;
+  merge.n = segments * k;
+  std::vector<char> candidates(size_t(merge.n * bytes));
+  std::vector<int32_t> places(static_cast<size_t>(merge.n));
+  for (int64_t row = 0; row < request.rows; ++row) {
+    const char* const bits = static_cast<const char*>(operand) + row * request.n * bytes;
+    parallel.run(segments, [&](int64_t segment) {
+      Request own = part;
+      own.n = segment_begin(segment + 1) - segment_begin(segment);
+      row_topk(job_of(own, bits + segment_begin(segment) * bytes), candidates.data() + segment * k * bytes,
+               places.data() + segment * k, 0, 1);
+    });
+    int32_t* const selected = indices + row * k;
+    row_topk(job_of(merge, candidates.data()), static_cast<char*>(values) + row * k * bytes, selected, 0, 1);
+    for (int64_t i = 0; i < k; ++i) {
+      selected[i] = int32_t(segment_begin(selected[i] / k)) + places[size_t(selected[i])];
+    }
   }
 }
 
 }  // namespace
 
 void topk(const Request& request, const void* operand, void* values, int32_t* indices, Parallel& parallel) {
-  with_bits(request.item_bytes, [&](auto bits) {
-    using Bits = decltype(bits);
-    const auto* in = static_cast<const Bits*>(operand);
-    select(request, in, parallel, [&](int64_t row, const std::vector<int32_t>& selected) {
-      for (int64_t i = 0; i < request.k; ++i) {
-        static_cast<Bits*>(values)[row * request.k + i] = in[row * request.n + selected[i]];
-        indices[row * request.k + i] = selected[i];
-      }
-    });
+  if (worth_splitting(request, parallel)) return topk_split(request, operand, values, indices, parallel);
+  const Job job = job_of(request, operand);
+  for_rows(request, parallel, [&](int64_t begin, int64_t end) {
+    isa().topk[width_index(request.item_bytes)](job, values, indices, begin, end);
   });
 }
 
 void mask(const Request& request, const void* operand, uint8_t* mask, Parallel& parallel) {
-  with_bits(request.item_bytes, [&](auto bits) {
-    using Bits = decltype(bits);
-    select(request, static_cast<const Bits*>(operand), parallel, [&](int64_t row, const std::vector<int32_t>& selected) {
-      std::memset(mask + row * request.n, 0, request.n);
-      for (const int32_t i : selected) mask[row * request.n + i] = 1;
-    });
-  });
+  const Job job = job_of(request, operand);
+  for_rows(request, parallel,
+           [&](int64_t begin, int64_t end) { isa().mask[width_index(request.item_bytes)](job, mask, begin, end); });
 }
 
 void sparsify(const Request& request, const void* operand, void* dense, Parallel& parallel) {
-  with_bits(request.item_bytes, [&](auto bits) {
-    using Bits = decltype(bits);
-    const auto* in = static_cast<const Bits*>(operand);
-    auto* out = static_cast<Bits*>(dense);
-    select(request, in, parallel, [&](int64_t row, const std::vector<int32_t>& selected) {
-      std::fill_n(out + row * request.n, request.n, Bits(0));
-      for (const int32_t i : selected) out[row * request.n + i] = in[row * request.n + i];
-    });
+  const Job job = job_of(request, operand);
+  for_rows(request, parallel, [&](int64_t begin, int64_t end) {
+    isa().sparsify[width_index(request.item_bytes)](job, dense, begin, end);
   });
 }
 
-const char* simd_level() { return "baseline"; }
+const char* simd_level() { return isa().name; }
 
 }  // namespace jax_rtopk

@@ -1,7 +1,8 @@
 // Ordered keys: the unsigned image of a value whose integer order is the order of selection.
 //
-// Selection on every back end works on keys only: a larger key is selected earlier, equal keys go to the lower index. The image of a float follows
-// IEEE 754 total order (-NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN), as jax.lax.top_k does.
+// Selection on every back end works on keys only: a larger key is selected earlier, equal keys go to the lower index.
+// The image of a float follows IEEE 754 total order (-NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN), as jax.lax.top_k
+// does.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,13 @@
 
 namespace jax_rtopk {
 
-// How the bits of a dtype are to be read. Its width is that of the unsigned type that carries the bits; bool is an unsigned byte.
+// How the bits of a dtype are to be read. Its width is that of the unsigned type that carries the bits; bool is an
+// unsigned byte.
 enum class Kind : uint8_t { kFloat, kSigned, kUnsigned };
 
 // The map from bits to keys as three constants, so that one kernel serves every kind and direction:
-//   key = ((bits ^ (sign & spread)) + (sign & borrow)) ^ flip      with sign = all ones where the sign bit is set, else 0.
+//   key = ((bits ^ (sign & spread)) + (sign & borrow)) ^ flip      with sign = all ones where the sign bit is set, else
+//   0.
 template <class Bits>
 struct KeyMap {
   static_assert(std::is_unsigned_v<Bits>);
@@ -33,7 +36,7 @@ struct KeyMap {
   Bits borrow;  // added to values whose sign bit is set: 1 completes the two's complement negation of |int|
 
   // `smallest` selects the smallest elements first; `by_magnitude` orders by absolute value.
-  static constexpr KeyMap make(Kind kind, bool smallest, bool by_magnitude) {
+  RTOPK_HD static constexpr KeyMap make(Kind kind, bool smallest, bool by_magnitude) {
     KeyMap map{0, 0, 0};
     if (by_magnitude) {
       if (kind == Kind::kFloat) map.spread = kSignBit;

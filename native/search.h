@@ -1,11 +1,15 @@
 // The threshold search: brackets the k-th largest key of a row by counting, a few pivots at a time.
 //
-// One object per row. The caller keeps the row wherever it likes (memory, vector registers, the lanes of a warp) and repeats
-//     while (!search.done() && passes < max_iter) { p = search.pivots(maxima); search.observe(p, count(key >= p.low), count(key >= p.high)); }
-// The pivots decide what an early-stopped search returns, so they are computed with integer and correctly rounded float operations only, in this
-// order on every back end (compile with -ffp-contract=off, --fmad=false). tests/search_spec.py is the same in numpy, and binds.
+// One object per row. The caller keeps the row wherever it likes (memory, vector registers, the lanes of a warp) and
+// repeats
+//     while (!search.done() && passes < max_iter) { p = search.pivots(maxima); search.observe(p, count(key >= p.low),
+//     count(key >= p.high)); }
+// The pivots decide what an early-stopped search returns, so they are computed with integer and correctly rounded float
+// operations only, in this order on every back end (compile with -ffp-contract=off, --fmad=false). tests/search_spec.py
+// is the same in numpy, and binds.
 //
-// Source: RTop-K (arXiv 2409.00822) for early-stopped threshold search by counting; the pivots from group maxima are this project's.
+// Source: RTop-K (arXiv 2409.00822) for early-stopped threshold search by counting; the pivots from group maxima are
+// this project's.
 #pragma once
 
 #include <cstdint>
@@ -46,12 +50,13 @@ class Search {
 
   RTOPK_HD bool done() const { return count_lo_ == k_ || lo_ == last_; }
 
-  // Keys above this are selected first, by ascending index; then keys from lo up to this, by ascending index, until there are k. Until a count has
-  // lowered it, `last` is the row's maximum, which is a certain member and must not have to queue by index.
+  // Keys above this are selected first, by ascending index; then keys from lo up to this, by ascending index, until
+  // there are k. Until a count has lowered it, `last` is the row's maximum, which is a certain member and must not have
+  // to queue by index.
   RTOPK_HD Word certain_above() const { return count_last_ == 0 && lo_ < last_ ? Word(last_ - 1) : last_; }
 
-  // Where to count next. `maxima` knows the plan's group maxima: at(i) is the i-th largest, counted from 0; above(key) and from(key) count those
-  // > key and >= key. Not to be called when done().
+  // Where to count next. `maxima` knows the plan's group maxima: at(i) is the i-th largest, counted from 0; above(key)
+  // and from(key) count those > key and >= key. Not to be called when done().
   template <class Maxima>
   RTOPK_HD Pivots<Word> pivots(const Maxima& maxima) const {
     const bool both = below_ && above_;
@@ -160,8 +165,8 @@ class Search {
   int32_t count_last_;
   float rank_;  // where the k-th largest is now expected among the maxima, as long as one end has not been counted
   int passes_ = 0;
-  bool below_ = false;  // a count has raised lo
-  bool above_ = false;  // a count has lowered last
+  bool below_ = false;    // a count has raised lo
+  bool above_ = false;    // a count has lowered last
   bool moved_lo_ = true;  // what the last pass did
   bool moved_last_ = true;
   const SearchPlan& plan_;

@@ -1,7 +1,9 @@
-// What the threshold search knows before it has seen a row: how to cut it into groups, and what ranks to expect among the groups' maxima.
+// What the threshold search knows before it has seen a row: how to cut it into groups, and what ranks to expect among
+// the groups' maxima.
 //
-// If each element exceeds a threshold with probability q, the maximum of g elements does with probability 1-(1-q)^g, whatever the distribution. So
-// the rank of the k-th largest element among the maxima can be told from n and k alone. Computed once per call, on the host.
+// If each element exceeds a threshold with probability q, the maximum of g elements does with probability 1-(1-q)^g,
+// whatever the distribution. So the rank of the k-th largest element among the maxima can be told from n and k alone.
+// Computed once per call, on the host.
 #pragma once
 
 #include <cmath>
@@ -45,7 +47,8 @@ struct SearchPlan {
       plan.sampled = int32_t(size);
     }
     const double spared = std::pow(1 - exceed, size);  // a group has no element above the threshold
-    const double both_spared = n == k ? 0.0 : spared * spared * std::pow(1 - size * k / ((n - size) * (double(n) - k)), size);
+    const double both_spared =
+        n == k ? 0.0 : spared * spared * std::pow(1 - size * k / ((n - size) * (double(n) - k)), size);
     const double variance = groups * spared + groups * (groups - 1) * both_spared - groups * spared * (groups * spared);
     // Rounded, so that the last bit of a platform's pow cannot matter.
     plan.rank = float(std::floor(groups * (1 - spared) * 1024 + 0.5) / 1024);

@@ -1,0 +1,44 @@
+// What one instruction set offers: kernels over a range of rows, for each width of item. kernels_isa.cc is compiled
+// once for each.
+#pragma once
+
+#include <cstdint>
+
+#include "ffi/request.h"
+#include "native/search_plan.h"
+
+namespace jax_rtopk {
+
+// The longest k for which survivors are ranked by comparing all pairs; rows with a larger k are searched and sorted.
+inline constexpr int64_t kMaxRankedK = 256;
+// Elements of a row from which the threshold is guessed.
+inline constexpr int64_t kFirstBlock = 8192;
+
+struct Job {
+  Request request;
+  SearchPlan plan;        // of the row
+  SearchPlan block_plan;  // of its first block, min(n, kFirstBlock) elements, for k <= kMaxRankedK
+  const void* operand;
+};
+
+struct IsaKernels {
+  const char* name;
+  // By log2 of the item's bytes. Rows [begin, end).
+  void (*topk[4])(const Job& job, void* values, int32_t* indices, int64_t begin, int64_t end);
+  void (*mask[4])(const Job& job, uint8_t* mask, int64_t begin, int64_t end);
+  void (*sparsify[4])(const Job& job, void* dense, int64_t begin, int64_t end);
+};
+
+namespace baseline {
+const IsaKernels& kernels();
+}
+#if defined(__x86_64__)
+namespace avx2 {
+const IsaKernels& kernels();
+}
+namespace avx512 {
+const IsaKernels& kernels();
+}
+#endif
+
+}  // namespace jax_rtopk

@@ -1,0 +1,35 @@
+// All-pairs ranking of a few keys: selects and sorts at once, without a branch.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/simd/select.h"
+
+namespace jax_rtopk::RTOPK_ISA {
+
+// rank[i] = how many keys come before key[i]: the larger ones, and equal ones at lower positions. Both arrays have room
+// for kLanes more; those of `key` are overwritten.
+template <class V, class Word>
+void rank_all(Word* key, int32_t count, Word* rank) {
+  constexpr int L = V::kLanes;
+  V::store(key + count, V::set1(0));
+  for (int32_t block = 0; block < count; block += L) {
+    const auto keys = V::load(key + block);
+    const int32_t behind = block + L < count ? block + L : count;
+    auto before = V::set1(0), before2 = V::set1(0);
+    int32_t j = 0;
+    for (; j < block; j += 2) {  // blocks are of even length
+      before = V::count_ge(before, V::set1(key[j]), keys);
+      before2 = V::count_ge(before2, V::set1(key[j + 1]), keys);
+    }
+    for (; j < behind; ++j) before = V::count_before(before, V::set1(key[j]), keys, j - block);
+    for (; j + 1 < count; j += 2) {
+      before = V::count_gt(before, V::set1(key[j]), keys);
+      before2 = V::count_gt(before2, V::set1(key[j + 1]), keys);
+    }
+    if (j < count) before = V::count_gt(before, V::set1(key[j]), keys);
+    V::store(rank + block, V::add(before, before2));
+  }
+}
+
+}  // namespace jax_rtopk::RTOPK_ISA
