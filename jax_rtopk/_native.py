@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import jax
 
@@ -19,7 +20,7 @@ PREFIX = "jax_rtopk_"  # of every FFI target name
 class Backend:
     """The native code for one JAX platform, registered with XLA."""
 
-    module: ModuleType
+    module: Any  # offers targets() -> dict of capsules
     prefix: str
 
     def target(self, operation: str) -> str:
@@ -27,7 +28,7 @@ class Backend:
         return self.prefix + operation
 
 
-def register(module: ModuleType, platform: str, *, prefix: str = PREFIX) -> Backend:
+def register(module: Any, platform: str, *, prefix: str = PREFIX) -> Backend:
     """Registers a native module's FFI targets for an XLA platform ("cpu" or "CUDA").
 
     Tests pass a `prefix` of their own to run another module beside the real one.

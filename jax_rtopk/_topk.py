@@ -70,7 +70,7 @@ def topk(
     the like all work. A sharded batch stays sharded, without a collective, where `jax.lax.top_k` gathers it.
 
     Differs from `jax.lax.top_k` in having `largest`, `sorted` and `max_iter`, and `axis` on every JAX release, and in
-    that signalling NaNs keep their bits and their order in every dtype.
+    that NaNs keep their payloads, and are ordered by them, in every dtype.
 
     Arguments:
         operand: an array of shape `(..., n, ...)` with `n` at `axis`, and of dtype float32, bfloat16, float16, float64,

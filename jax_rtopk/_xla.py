@@ -2,8 +2,8 @@
 
 They serve as the fallback where no native code is built, and answer exactly whatever `max_iter` says. All three work on
 *keys* (see docs/architecture.md): unsigned integers whose order is the order of selection. `jax.lax.top_k` on the
-operand itself would not do: it has no `largest=False`, on the CPU it turns signalling NaNs of bfloat16 and float8_e5m2
-into quiet ones before it compares them, and XLA's GPU kernel (f32, k <= 16, n >= 1024) compares NaNs as floats.
+operand itself would not do: it has no `largest=False`, on the CPU it loses the payloads of NaNs of bfloat16 and
+float8_e5m2 before it compares them, and XLA's GPU kernel (f32, k <= 16, n >= 1024) has misplaced NaNs.
 """
 
 from __future__ import annotations

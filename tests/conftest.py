@@ -1,0 +1,86 @@
+"""The back ends that the suite runs on: each test that uses the fixture `backend` runs once on each."""
+
+import os
+
+# Before JAX starts: 8 devices, so that sharded programs are tested on any machine.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import pytest
+
+from jax_rtopk import _native
+
+EMULATOR = Path(__file__).parent / "cuda_emulator"
+
+
+@dataclass(frozen=True)
+class TestedBackend:
+    name: str
+    devices: list[jax.Device]
+    max_n: int  # how long rows may get in tests that only want them long
+
+    @property
+    def native(self):
+        return self.name != "xla"
+
+
+def _has_gpu():
+    try:
+        return bool(jax.devices("cuda"))
+    except RuntimeError:
+        return False
+
+
+def _emulated():
+    """The CUDA kernels, run on the CPU by the emulator, in the place of the CPU's."""
+    spec = importlib.util.spec_from_file_location("cuda_emulator_build", EMULATOR / "build.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    return _native.register(build.load(), "cpu", prefix="jax_rtopk_emulated_")
+
+
+# Name -> the table of native back ends to run with.
+BACKENDS = {
+    "native": lambda: _native.BACKENDS,
+    "xla": dict,
+    "emulated": lambda: {"cpu": _emulated()},
+    "gpu": lambda: _native.BACKENDS,
+}
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--backends",
+        default="native,xla,emulated" + (",gpu" if _has_gpu() else ""),
+        help=f"comma-separated back ends to test: {', '.join(BACKENDS)} (default: %(default)s)",
+    )
+
+
+def pytest_report_header(config):
+    return f"jax {jax.__version__}, back ends: {config.getoption('backends')}"
+
+
+def pytest_generate_tests(metafunc):
+    if "backend" in metafunc.fixturenames:
+        names = metafunc.config.getoption("backends").split(",")
+        marks = {"gpu": [pytest.mark.gpu]}
+        params = [pytest.param(name, marks=marks.get(name, [])) for name in names]
+        metafunc.parametrize("backend", params, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def backend(request):
+    table = BACKENDS[request.param]()
+    platform = "cuda" if request.param == "gpu" else "cpu"
+    assert request.param == "xla" or platform in table, f"jax_rtopk was built without native code for {platform}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_native, "BACKENDS", table)
+        jax.clear_caches()  # of programs that were lowered for another back end
+        devices = jax.devices(platform)
+        with jax.default_device(devices[0]):
+            yield TestedBackend(request.param, devices, max_n=3000 if request.param == "emulated" else 70000)
+    jax.clear_caches()
