@@ -6,12 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
-#if defined(__CUDACC__)
-#include <cuda_runtime.h>
-#else
+#if defined(RTOPK_CUDA_EMULATOR)
 #include <cuda_emulator.h>
+#else
+#include <cuda_runtime.h>
 #endif
 
 #define RTOPK_DEVICE __device__ __forceinline__
@@ -21,7 +22,7 @@ namespace jax_rtopk::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kFullMask = 0xffffffffu;
 
-#if defined(__CUDACC__)
+#if !defined(RTOPK_CUDA_EMULATOR)
 
 // What the emulator checks, a GPU does not.
 struct GlobalWatch {
@@ -48,11 +49,31 @@ inline void* shared_bytes(size_t offset, size_t size) { return emulator::running
 
 #endif
 
-// Sixteen bytes that are moved at once.
-template <class T>
-struct alignas(16) Pack {
-  static constexpr int kCount = 16 / sizeof(T);
+// Elements that are moved at once: 2, 4, 8 or 16 bytes.
+template <class T, int count = 16 / sizeof(T)>
+struct alignas(count * sizeof(T)) Pack {
+  static constexpr int kCount = count;
   T at[kCount];
+};
+
+// The types that the device has instructions for.
+template <size_t kBytes>
+struct Move;
+template <>
+struct Move<2> {
+  using Type = uint16_t;
+};
+template <>
+struct Move<4> {
+  using Type = uint32_t;
+};
+template <>
+struct Move<8> {
+  using Type = uint64_t;
+};
+template <>
+struct Move<16> {
+  using Type = uint4;
 };
 
 // An array in global memory.
@@ -81,27 +102,24 @@ class Global : GlobalWatch {
     this->write(data_ + i, sizeof(T));
     data_[i] = value;
   }
-  // Elements i.., i a multiple of the pack's size in an array that starts on sixteen bytes. They are read once: don't
-  // keep them in the caches.
+  // Elements i.., whose address is a multiple of the pack's size. They are read or written once: no cache need keep
+  // them.
   template <class I>
   RTOPK_DEVICE Pack<Value> load_pack(I i) const {
     static_assert(std::is_const_v<T>);
     this->read(data_ + i, 16, true);
-#if defined(__CUDACC__)
-    const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(data_ + i));
-    return reinterpret_cast<const Pack<Value>&>(bits);
-#else
-    return *reinterpret_cast<const Pack<Value>*>(data_ + i);
-#endif
+    const uint4 moved = __ldcs(reinterpret_cast<const uint4*>(data_ + i));
+    Pack<Value> pack;
+    memcpy(&pack, &moved, sizeof pack);
+    return pack;
   }
-  template <class I>
-  RTOPK_DEVICE void store_pack(I i, const Pack<Value>& pack) const {
-    this->write(data_ + i, 16);
-#if defined(__CUDACC__)
-    __stcs(reinterpret_cast<uint4*>(data_ + i), reinterpret_cast<const uint4&>(pack));
-#else
-    *reinterpret_cast<Pack<Value>*>(data_ + i) = pack;
-#endif
+  template <class I, int kCount>
+  RTOPK_DEVICE void store_pack(I i, const Pack<Value, kCount>& pack) const {
+    using Moved = typename Move<sizeof pack>::Type;
+    this->write(data_ + i, sizeof pack);
+    Moved moved;
+    memcpy(&moved, &pack, sizeof pack);
+    __stcs(reinterpret_cast<Moved*>(data_ + i), moved);
   }
 
  private:
@@ -130,17 +148,31 @@ class Shared : SharedWatch {
   T* data_;
 };
 
+// Those elements of a pack that lie before `end`; `packed`: the array starts and ends on a pack.
+template <class T, int kCount>
+RTOPK_DEVICE void store_run(const Global<T>& out, unsigned first, unsigned end, bool packed,
+                            const Pack<T, kCount>& pack) {
+  if (packed) {
+    if (first < end) out.store_pack(first, pack);
+  } else {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j)
+      if (first + j < end) out.store(first + j, pack.at[j]);
+  }
+}
+
 // count + (a >= b): two instructions (a subtraction for its carry, an addition of the carry), which the compiler does
 // not find.
 RTOPK_DEVICE unsigned add_if_at_least(unsigned count, uint32_t a, uint32_t b) {
-#if defined(__CUDACC__)
+#if defined(RTOPK_CUDA_EMULATOR)
+  return count + (a >= b);
+#else
   asm("{\n\t.reg .u32 unused;\n\tsub.cc.u32 unused, %1, %2;\n\taddc.u32 %0, %0, 0;\n\t}"
       : "+r"(count)
       : "r"(a), "r"(b));
   return count;
-#else
-  return count + (a >= b);
 #endif
 }
+RTOPK_DEVICE unsigned add_if_at_least(unsigned count, uint64_t a, uint64_t b) { return count + unsigned(a >= b); }
 
 }  // namespace jax_rtopk::cuda

@@ -3,32 +3,40 @@
 
 #include <string>
 
-#include "device.cuh"
+#include "cuda/device.cuh"
+#include "cuda/stream.h"
 
 namespace jax_rtopk::cuda {
 
-#if defined(__CUDACC__)
-
-using Stream = cudaStream_t;
-
-// Returns "" or what CUDA says against the launch.
-template <class... Parameters, class... Arguments>
-std::string launch(const char* name, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
-                   size_t shared_bytes, Stream stream, const Arguments&... arguments) {
-  kernel<<<blocks, threads, shared_bytes, stream>>>(arguments...);
-  const cudaError_t error = cudaGetLastError();
-  if (error == cudaSuccess) return "";
-  return std::string("kernel ") + name + ": " + cudaGetErrorString(error);
-}
-
-#else
-
-struct Stream {};
+#if defined(RTOPK_CUDA_EMULATOR)
 
 template <class... Parameters, class... Arguments>
 std::string launch(const char* name, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
                    size_t shared_bytes, Stream, const Arguments&... arguments) {
   return emulator::launch(name, kernel, blocks, threads, shared_bytes, arguments...);
+}
+
+inline std::string fill_with_zeros(void* data, size_t bytes, Stream) {
+  std::memset(data, 0, bytes);
+  return "";
+}
+
+#else
+
+inline std::string result_of(const char* what, cudaError_t error) {
+  return error == cudaSuccess ? "" : std::string(what) + ": " + cudaGetErrorString(error);
+}
+
+// Returns "" or what CUDA says against the launch.
+template <class... Parameters, class... Arguments>
+std::string launch(const char* name, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
+                   size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  kernel<<<blocks, threads, shared_bytes, stream> > >(arguments...);
+  return result_of(name, cudaGetLastError());
+}
+
+inline std::string fill_with_zeros(void* data, size_t bytes, Stream stream) {
+  return result_of("cudaMemsetAsync", cudaMemsetAsync(data, 0, bytes, stream));
 }
 
 #endif

@@ -21,18 +21,7 @@ import jax.ffi
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILT = HERE / "build"
-FLAGS = (
-    "-x",
-    "c++",
-    "-std=c++20",
-    "-O2",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-ffp-contract=off",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-)
+FLAGS = "-x c++ -std=c++20 -DRTOPK_CUDA_EMULATOR -O2 -fPIC -fvisibility=hidden -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas -Werror".split()
 
 
 class EmulatedModule:

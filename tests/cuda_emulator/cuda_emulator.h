@@ -160,6 +160,20 @@ inline int __syncthreads_count(int predicate, RTOPK_WHERE) {
 
 #undef RTOPK_WHERE
 
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+// Loads and stores of what the caches need not keep.
+template <class T>
+T __ldcs(const T* address) {
+  return *address;
+}
+template <class T>
+void __stcs(T* address, T value) {
+  *address = value;
+}
+
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __clz(int bits) { return std::countl_zero(unsigned(bits)); }
 inline int __ffs(int bits) { return bits ? std::countr_zero(unsigned(bits)) + 1 : 0; }

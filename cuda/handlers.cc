@@ -1,0 +1,67 @@
+// FFI handlers for CUDA: decode the call, then hand plain pointers and XLA's stream to the kernels.
+#include "ffi/handlers.h"
+
+#include <string>
+
+#include "cuda/kernels.h"
+#include "ffi/bind.h"
+#include "ffi/decode.h"
+
+#if defined(RTOPK_CUDA_EMULATOR)
+#include <cuda_emulator_context.h>
+#endif
+
+namespace jax_rtopk {
+namespace {
+
+using cuda::Stream;
+
+ffi::Error error_of(const std::string& message) {
+  return message.empty() ? ffi::Error::Success() : ffi::Error::Internal("jax_rtopk: " + message);
+}
+
+ffi::Error run_topk(Stream stream, ffi::AnyBuffer operand, AnyResult values, AnyResult indices, int64_t k, bool largest,
+                    bool sorted, int64_t max_iter) {
+  const Decoded decoded = decode_topk(operand, *values, *indices, k, largest, sorted, max_iter);
+  const Request& request = decoded.request;
+  if (decoded.error.failure() || request.rows == 0 || request.k == 0) return decoded.error;
+  return error_of(cuda::topk(request, operand.untyped_data(), values->untyped_data(),
+                             static_cast<int32_t*>(indices->untyped_data()), stream));
+}
+
+ffi::Error run_mask(Stream stream, ffi::AnyBuffer operand, AnyResult result, int64_t k, bool largest, bool by_magnitude,
+                    int64_t max_iter) {
+  const Decoded decoded = decode_mask(operand, *result, k, largest, by_magnitude, max_iter);
+  const Request& request = decoded.request;
+  if (decoded.error.failure() || request.rows == 0 || request.n == 0) return decoded.error;
+  if (request.k == 0) return error_of(cuda::clear(result->untyped_data(), result->size_bytes(), stream));
+  return error_of(cuda::mask(request, operand.untyped_data(), static_cast<uint8_t*>(result->untyped_data()), stream));
+}
+
+ffi::Error run_sparsify(Stream stream, ffi::AnyBuffer operand, AnyResult dense, int64_t k, bool by_magnitude,
+                        int64_t max_iter) {
+  const Decoded decoded = decode_sparsify(operand, *dense, k, by_magnitude, max_iter);
+  const Request& request = decoded.request;
+  if (decoded.error.failure() || request.rows == 0 || request.n == 0) return decoded.error;
+  if (request.k == 0) return error_of(cuda::clear(dense->untyped_data(), dense->size_bytes(), stream));
+  return error_of(cuda::sparsify(request, operand.untyped_data(), dense->untyped_data(), stream));
+}
+
+#if defined(RTOPK_CUDA_EMULATOR)
+auto context() { return ffi::Ffi::Bind().Ctx<emulator::StreamContext>(); }
+#else
+auto context() { return ffi::Ffi::Bind().Ctx<ffi::PlatformStream<Stream> >(); }
+#endif
+
+// The handlers only launch on the stream, so XLA may record them into a graph of commands.
+constexpr auto kTraits = {ffi::Traits::kCmdBufferCompatible};
+
+XLA_FFI_DEFINE_HANDLER(topk_handler, run_topk, bind_topk(context()), kTraits);
+XLA_FFI_DEFINE_HANDLER(mask_handler, run_mask, bind_mask(context()), kTraits);
+XLA_FFI_DEFINE_HANDLER(sparsify_handler, run_sparsify, bind_sparsify(context()), kTraits);
+
+}  // namespace
+
+Handlers handlers() { return {topk_handler, mask_handler, sparsify_handler}; }
+
+}  // namespace jax_rtopk

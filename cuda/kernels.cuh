@@ -1,0 +1,170 @@
+// The kernels, and the choice of one for a launch.
+#pragma once
+
+#include <algorithm>
+#include <climits>
+#include <string>
+
+#include "cuda/launch.h"
+#include "cuda/policy.h"
+#include "cuda/select_row.cuh"
+#include "cuda/sinks.cuh"
+#include "ffi/request.h"
+
+namespace jax_rtopk::cuda {
+
+// What every kernel is asked to do, whatever becomes of the result.
+template <class Bits>
+struct Task {
+  Global<const Bits> operand;
+  int64_t rows;
+  SearchPlan plan;
+  int max_iter;
+  bool packed;  // all rows start on sixteen bytes and end on a pack
+  KeyMap<Bits> map;
+
+  RTOPK_DEVICE RowView<Bits> view(int64_t row) const {
+    return {operand.part(row * plan.n, plan.n), unsigned(plan.n), packed, map};
+  }
+};
+
+// Rows of at most 1024 elements, in the registers of kLanes lanes.
+template <class Bits, int kLanes, int kPacks, class Sink>
+__global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp)
+    select_in_warp(Task<Bits> task, Sink sink, int team_bytes) {
+  using Team = WarpTeam<kLanes>;
+  constexpr int kTeams = policy::kWarpsPerBlock * kWarp / kLanes;
+  constexpr int kMaximaBytes = GroupMaxima<Team, WordOf<Bits>>::kBytes;
+  Team team;
+  const int scratch = int(threadIdx.x) / kLanes * team_bytes;
+  // All teams of a warp go on together: one without a row of its own does another's once more, and stores nothing.
+  const int64_t first = int64_t(blockIdx.x) * kTeams, stride = int64_t(gridDim.x) * kTeams;
+  for (int64_t of_warp = first + this_warp() * (kWarp / kLanes); of_warp < task.rows; of_warp += stride) {
+    const int64_t mine = of_warp + this_lane() / kLanes;
+    const int64_t row = mine < task.rows ? mine : task.rows - 1;
+    const RowView<Bits> view = task.view(row);
+    const RegisterRow<Bits, Team, kPacks> held(view, team);
+    typename Sink::OfRow results(sink, row, view, scratch + kMaximaBytes, mine < task.rows);
+    select_row(held, team, task.plan, task.max_iter, scratch, results);
+    results.finish(team);
+  }
+}
+
+// Longer rows, by a block: Row keeps them in registers or leaves them in memory. The results are staged where the
+// maxima were.
+template <class Bits, int kThreads, class Row, class Sink>
+__global__ void __launch_bounds__(kThreads) select_in_block(Task<Bits> task, Sink sink) {
+  using Team = BlockTeam<kThreads>;
+  Team team(0);
+  for (int64_t row = blockIdx.x; row < task.rows; row += gridDim.x) {
+    const RowView<Bits> view = task.view(row);
+    const Row held(view, team);
+    typename Sink::OfRow results(sink, row, view, Team::kScratchBytes, true);
+    select_row(held, team, task.plan, task.max_iter, Team::kScratchBytes, results);
+    results.finish(team);
+  }
+}
+
+// Launches the kernel for the task's rows.
+template <class Bits, class Sink>
+class Launcher {
+ public:
+  // `staged_bytes`: the shared memory that the sink wants for a row.
+  Launcher(const Task<Bits>& task, const Sink& sink, int staged_bytes, Stream stream)
+      : task_(task), sink_(sink), staged_bytes_(staged_bytes), stream_(stream) {}
+
+  std::string run() const {
+    if (task_.plan.n <= policy::kWarpRowMax) return in_warp_of<kGroups>();
+    if (task_.plan.n <= policy::kSmallBlock * policy::kSmallKeys)
+      return in_registers<policy::kSmallBlock, policy::kSmallKeys>();
+    if (task_.plan.n <= policy::kLargeBlock * policy::kLargeKeys)
+      return in_registers<policy::kLargeBlock, policy::kLargeKeys>();
+    using Team = BlockTeam<policy::kStreamBlock>;
+    return in_block<policy::kStreamBlock, StreamedRow<Bits, Team>>("select_streamed");
+  }
+
+ private:
+  static constexpr int kPack = RowView<Bits>::kPack;
+
+  static unsigned blocks(int64_t rows, int64_t rows_per_block) {
+    const int64_t needed = (rows - 1) / rows_per_block + 1;
+    return unsigned(needed < policy::kMaxBlocks ? needed : policy::kMaxBlocks);
+  }
+
+  template <int kLanes>
+  std::string in_warp_of() const {
+    if (policy::lanes(task_.plan, sizeof(Bits)) == kLanes)
+      return in_warp_with<kLanes, policy::packs_from(kLanes, sizeof(Bits))>();
+    if constexpr (kLanes > kGroups / kPack) return in_warp_of<kLanes / 2>();
+    return "no kernel for the row";
+  }
+
+  template <int kLanes, int kPacks>
+  std::string in_warp_with() const {
+    if constexpr (kPacks < policy::packs_to(kLanes, sizeof(Bits)))
+      if (int64_t(kLanes) * kPacks * kPack < task_.plan.n) return in_warp_with<kLanes, 2 * kPacks>();
+    constexpr int kTeams = policy::kWarpsPerBlock * kWarp / kLanes;
+    const int team_bytes = (GroupMaxima<WarpTeam<kLanes>, WordOf<Bits>>::kBytes + staged_bytes_ + 7) / 8 * 8;
+    return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, Sink>, blocks(task_.rows, kTeams),
+                  policy::kWarpsPerBlock * kWarp, size_t(kTeams) * team_bytes, stream_, task_, sink_, team_bytes);
+  }
+
+  template <int kThreads, int kKeys>
+  std::string in_registers() const {
+    return in_block<kThreads, RegisterRow<Bits, BlockTeam<kThreads>, kKeys / kPack>>("select_in_block");
+  }
+
+  template <int kThreads, class Row>
+  std::string in_block(const char* name) const {
+    using Team = BlockTeam<kThreads>;
+    const int shared = Team::kScratchBytes + larger(GroupMaxima<Team, WordOf<Bits>>::kBytes, staged_bytes_);
+    return launch(name, select_in_block<Bits, kThreads, Row, Sink>, blocks(task_.rows, 1), kThreads, size_t(shared),
+                  stream_, task_, sink_);
+  }
+
+  const Task<Bits>& task_;
+  const Sink& sink_;
+  int staged_bytes_;
+  Stream stream_;
+};
+
+inline bool starts_on(const void* address, size_t bytes) { return reinterpret_cast<uintptr_t>(address) % bytes == 0; }
+
+template <class Bits>
+Task<Bits> task_of(const Request& request, const void* operand) {
+  const auto n = int32_t(request.n), k = int32_t(request.k);
+  const auto* data = static_cast<const Bits*>(operand);
+  return {Global<const Bits>(data, request.rows * request.n),
+          request.rows,
+          SearchPlan::make(n, k, sizeof(Bits)),
+          request.max_iter == 0 ? INT_MAX : int(std::min<int64_t>(request.max_iter, INT_MAX)),
+          starts_on(data, 16) && request.n % RowView<Bits>::kPack == 0,
+          KeyMap<Bits>::make(request.kind, !request.largest, request.by_magnitude)};
+}
+
+template <class Bits>
+std::string topk_as(const Request& request, const void* operand, void* values, int32_t* indices, Stream stream) {
+  const Task<Bits> task = task_of<Bits>(request, operand);
+  const bool in_warp = request.n <= policy::kWarpRowMax;
+  const int64_t bytes = request.k * SharedStore<WordOf<Bits>>::kItemBytes;
+  const bool staged = in_warp || (request.sorted && bytes <= policy::kStagedBytes);
+  const PairSink<Bits> sink{Global<Bits>(static_cast<Bits*>(values), request.rows * request.k),
+                            Global<int32_t>(indices, request.rows * request.k), int(request.k), request.sorted, staged};
+  return Launcher<Bits, PairSink<Bits>>(task, sink, staged ? int(bytes) : 0, stream).run();
+}
+
+template <class Bits>
+std::string mask_as(const Request& request, const void* operand, uint8_t* mask, Stream stream) {
+  const MaskSink<Bits> sink{Global<uint8_t>(mask, request.rows * request.n),
+                            starts_on(mask, RowView<Bits>::kPack) && request.n % RowView<Bits>::kPack == 0};
+  return Launcher<Bits, MaskSink<Bits>>(task_of<Bits>(request, operand), sink, 0, stream).run();
+}
+
+template <class Bits>
+std::string sparsify_as(const Request& request, const void* operand, void* dense, Stream stream) {
+  const DenseSink<Bits> sink{Global<Bits>(static_cast<Bits*>(dense), request.rows * request.n),
+                             starts_on(dense, 16) && request.n % RowView<Bits>::kPack == 0, request.by_magnitude};
+  return Launcher<Bits, DenseSink<Bits>>(task_of<Bits>(request, operand), sink, 0, stream).run();
+}
+
+}  // namespace jax_rtopk::cuda

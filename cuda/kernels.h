@@ -1,0 +1,25 @@
+// The CUDA kernels, free of XLA. Operands and results are dense device memory, row after row; `rows`, `n` and `k` are
+// at least 1. Each function returns "" or what went wrong.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cuda/stream.h"
+#include "ffi/request.h"
+
+namespace jax_rtopk::cuda {
+
+// The k selected elements of each row (values[rows, k], indices[rows, k]).
+std::string topk(const Request& request, const void* operand, void* values, int32_t* indices, Stream stream);
+
+// 1 at the k selected elements of each row, 0 elsewhere (mask[rows, n]).
+std::string mask(const Request& request, const void* operand, uint8_t* mask, Stream stream);
+
+// The k selected elements of each row at their places, zeros elsewhere (dense[rows, n]).
+std::string sparsify(const Request& request, const void* operand, void* dense, Stream stream);
+
+// Zeros.
+std::string clear(void* data, size_t bytes, Stream stream);
+
+}  // namespace jax_rtopk::cuda

@@ -1,0 +1,159 @@
+// The maxima of a row's groups, sorted: what the search takes its first pivots from (native/search.h).
+#pragma once
+
+#include "cuda/row.cuh"
+#include "cuda/team.cuh"
+#include "native/search_plan.h"
+
+namespace jax_rtopk::cuda {
+
+// Sorts kEach * kLanes words of a team, largest first; word i is slot i % kEach of lane i / kEach. A bitonic network:
+// distances below kEach stay in a lane.
+template <int kLanes, class Word, int kEach>
+RTOPK_DEVICE void sort_descending(Word (&words)[kEach]) {
+  const int base = this_lane() % kLanes * kEach;
+#pragma unroll
+  for (int size = 2; size <= kLanes * kEach; size *= 2) {
+#pragma unroll
+    for (int distance = size / 2; distance > 0; distance /= 2) {
+#pragma unroll
+      for (int slot = 0; slot < kEach; ++slot) {
+        const bool descending = ((base + slot) & size) == 0;
+        if (distance >= kEach) {
+          const bool first = ((base + slot) & distance) == 0;
+          const Word other = __shfl_xor_sync(kFullMask, words[slot], distance / kEach, kLanes);
+          words[slot] = first == descending ? larger(words[slot], other) : smaller(words[slot], other);
+        } else if ((slot & distance) == 0) {
+          const Word a = words[slot], b = words[slot + distance];
+          words[slot] = descending ? larger(a, b) : smaller(a, b);
+          words[slot + distance] = descending ? smaller(a, b) : larger(a, b);
+        }
+      }
+    }
+  }
+}
+
+// A maximum a lane. For teams of whole warps: the questions are answered by votes.
+template <class Word>
+struct LaneMaxima {
+  Word mine;
+
+  RTOPK_DEVICE Word at(int i) const { return __shfl_sync(kFullMask, mine, i); }
+  RTOPK_DEVICE int above(Word key) const { return __popc(__ballot_sync(kFullMask, mine > key)); }
+  RTOPK_DEVICE int from(Word key) const { return __popc(__ballot_sync(kFullMask, mine >= key)); }
+};
+
+// Maxima in shared memory. For teams smaller than a warp, which may ask different questions at a time.
+template <class Word>
+struct SharedMaxima {
+  Shared<Word> sorted;  // kGroups of them
+
+  RTOPK_DEVICE Word at(int i) const { return sorted.load(i); }
+  RTOPK_DEVICE int above(Word key) const {
+    return first_where([key](Word maximum) { return !(maximum > key); });
+  }
+  RTOPK_DEVICE int from(Word key) const {
+    return first_where([key](Word maximum) { return !(maximum >= key); });
+  }
+
+ private:
+  template <class Holds>
+  RTOPK_DEVICE int first_where(Holds&& holds) const {
+    int first = 0;
+#pragma unroll
+    for (int step = kGroups / 2; step > 0; step /= 2)
+      if (!holds(sorted.load(first + step - 1))) first += step;
+    if (!holds(sorted.load(first))) ++first;
+    return first;
+  }
+};
+
+// The sampled maximum of each of the thread's kEach groups, and the largest key that the thread holds.
+template <int kEach, class Row, class Team>
+RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, int sampled,
+                                              typename Row::Word (&maxima)[kEach]) {
+  using Word = typename Row::Word;
+  constexpr int kChunk = Row::kPack / kEach;
+  Word top = 0;
+#pragma unroll
+  for (int group = 0; group < kEach; ++group) maxima[group] = 0;
+  row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
+    const unsigned position = (round * Team::kWarps + unsigned(team.warp())) * kChunk;  // in its group
+#pragma unroll
+    for (int j = 0; j < Row::kPack; ++j) {
+      top = larger(top, keys[j]);
+      if (position + j % kChunk < unsigned(sampled)) maxima[j / kChunk] = larger(maxima[j / kChunk], keys[j]);
+    }
+  });
+  return top;
+}
+
+// Sorted maxima of a row and its largest key. `scratch` is the offset of kMaximaBytes of shared memory that the team
+// has for it.
+template <class Team, class Word>
+struct GroupMaxima;
+
+// A warp: a lane's packs are one group.
+template <class Word>
+struct GroupMaxima<WarpTeam<kWarp>, Word> {
+  static constexpr int kBytes = 0;
+  LaneMaxima<Word> sorted;
+  Word top;
+
+  template <class Row>
+  RTOPK_DEVICE GroupMaxima(const Row& row, WarpTeam<kWarp>& team, const SearchPlan& plan, int) {
+    Word mine[1];
+    top = team.maximum(thread_maxima(row, team, plan.sampled, mine));
+    sort_descending<kWarp>(mine);
+    sorted.mine = mine[0];
+  }
+};
+
+// Fewer lanes: each has kGroups / kLanes groups, whose chunks take turns in a pack.
+template <int kLanes, class Word>
+struct GroupMaxima<WarpTeam<kLanes>, Word> {
+  static constexpr int kBytes = kGroups * int(sizeof(Word));
+  SharedMaxima<Word> sorted;
+  Word top;
+
+  template <class Row>
+  RTOPK_DEVICE GroupMaxima(const Row& row, WarpTeam<kLanes>& team, const SearchPlan& plan, int scratch)
+      : sorted{{size_t(scratch), kGroups}} {
+    constexpr int kEach = kGroups / kLanes;
+    Word mine[kEach];
+    top = team.maximum(thread_maxima(row, team, plan.sampled, mine));
+    sort_descending<kLanes>(mine);
+    team.sync();  // with the search of the last row
+#pragma unroll
+    for (int slot = 0; slot < kEach; ++slot) sorted.sorted.store(team.rank() * kEach + slot, mine[slot]);
+    team.sync();
+  }
+};
+
+// A block: lane i of each warp has a share of group i. Each warp gathers and sorts for itself.
+template <int kThreads, class Word>
+struct GroupMaxima<BlockTeam<kThreads>, Word> {
+  static constexpr int kWarps = BlockTeam<kThreads>::kWarps;
+  static constexpr int kBytes = (kWarps * kGroups + kWarps) * int(sizeof(Word));
+  LaneMaxima<Word> sorted;
+  Word top;
+
+  template <class Row>
+  RTOPK_DEVICE GroupMaxima(const Row& row, BlockTeam<kThreads>& team, const SearchPlan& plan, int scratch) {
+    const Shared<Word> shares(size_t(scratch), kWarps * kGroups);
+    const Shared<Word> tops(size_t(scratch) + kWarps * kGroups * sizeof(Word), kWarps);
+    WarpTeam<kWarp> warp;
+    Word mine[1];
+    const Word top_of_warp = warp.maximum(thread_maxima(row, team, plan.sampled, mine));
+    team.sync();  // with the gathering of the last row
+    shares.store(team.warp() * kWarp + this_lane(), mine[0]);
+    if (this_lane() == 0) tops.store(team.warp(), top_of_warp);
+    team.sync();
+    for (int other = 0; other < kWarps; ++other) mine[0] = larger(mine[0], shares.load(other * kWarp + this_lane()));
+    top = warp.maximum(this_lane() < kWarps ? tops.load(this_lane()) : Word(0));
+    sort_descending<kWarp>(mine);
+    sorted.mine = mine[0];
+  }
+};
+
+}  // namespace jax_rtopk::cuda

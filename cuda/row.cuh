@@ -1,0 +1,117 @@
+// Rows: where a team keeps the keys of its row. Both kinds cut it into packs of 16 bytes; pack p belongs to thread p
+// mod team size.
+#pragma once
+
+#include "cuda/device.cuh"
+#include "native/ordered_key.h"
+
+namespace jax_rtopk::cuda {
+
+// Keys of up to 32 bits are compared as 32-bit words.
+template <class Bits>
+using WordOf = std::conditional_t<sizeof(Bits) == 8, uint64_t, uint32_t>;
+
+// The operand of a launch, one row of it, and how to read it.
+template <class Bits>
+struct RowView {
+  static constexpr int kPack = 16 / sizeof(Bits);
+  using Word = WordOf<Bits>;
+
+  Global<const Bits> data;
+  unsigned n;
+  bool packed;  // starts on sixteen bytes and ends on a pack
+  KeyMap<Bits> map;
+
+  // Elements first, first + 1, ...; zeros beyond the end.
+  RTOPK_DEVICE void load(unsigned first, Bits (&bits)[kPack]) const {
+    if (packed) {
+      Pack<Bits> pack{};
+      if (first < n) pack = data.load_pack(first);
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) bits[j] = pack.at[j];
+    } else {
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) bits[j] = first + j < n ? data.load(first + j) : Bits(0);
+    }
+  }
+
+  // Beyond the end keys are 0: no pivot is as low, and no key has as high an index, so they are never counted nor
+  // chosen.
+  RTOPK_DEVICE void load_keys(unsigned first, Word (&keys)[kPack]) const {
+    Bits bits[kPack];
+    load(first, bits);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) keys[j] = first + (packed ? 0 : j) < n ? Word(map(bits[j])) : Word(0);
+  }
+
+  // Which elements of a pack exist, a bit each.
+  RTOPK_DEVICE unsigned existing(unsigned first) const {
+    constexpr unsigned kAll = (1u << kPack) - 1;
+    if (first + kPack <= n) return kAll;
+    return first < n ? (1u << (n - first)) - 1 : 0;
+  }
+};
+
+// A row in registers: at most kPacks packs a thread.
+template <class Bits, class Team, int kPacks>
+class RegisterRow {
+ public:
+  using View = RowView<Bits>;
+  using Word = WordOf<Bits>;
+  static constexpr int kPack = View::kPack;
+  static constexpr bool kShort = true;  // counts fit in 16 bits
+  static_assert(kPacks * kPack * Team::kThreads < 65536);
+
+  RTOPK_DEVICE RegisterRow(const View& view, const Team& team) : view_(view), rank_(unsigned(team.rank())) {
+#pragma unroll
+    for (int s = 0; s < kPacks; ++s) view.load_keys(first_of(s), keys_[s]);
+  }
+
+  RTOPK_DEVICE const View& view() const { return view_; }
+
+  // Calls visit(round, index of the first element, keys of the pack) for the thread's packs, all threads in step.
+  template <class Visit>
+  RTOPK_DEVICE void each_pack(Visit&& visit) const {
+#pragma unroll
+    for (int s = 0; s < kPacks; ++s) visit(unsigned(s), first_of(s), keys_[s]);
+  }
+
+ private:
+  RTOPK_DEVICE unsigned first_of(int s) const { return (unsigned(s) * Team::kThreads + rank_) * kPack; }
+
+  View view_;
+  unsigned rank_;
+  Word keys_[kPacks][kPack];
+};
+
+// A row that stays in global memory and is read anew by each sweep.
+template <class Bits, class Team>
+class StreamedRow {
+ public:
+  using View = RowView<Bits>;
+  using Word = WordOf<Bits>;
+  static constexpr int kPack = View::kPack;
+  static constexpr bool kShort = false;
+
+  RTOPK_DEVICE StreamedRow(const View& view, const Team& team) : view_(view), rank_(unsigned(team.rank())) {}
+
+  RTOPK_DEVICE const View& view() const { return view_; }
+
+  template <class Visit>
+  RTOPK_DEVICE void each_pack(Visit&& visit) const {
+    constexpr unsigned kRound = Team::kThreads * kPack;
+    const unsigned rounds = (view_.n - 1) / kRound + 1;
+    for (unsigned s = 0; s < rounds; ++s) {
+      const unsigned first = s * kRound + rank_ * kPack;
+      Word keys[kPack];
+      view_.load_keys(first, keys);
+      visit(s, first, keys);
+    }
+  }
+
+ private:
+  View view_;
+  unsigned rank_;
+};
+
+}  // namespace jax_rtopk::cuda

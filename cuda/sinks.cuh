@@ -1,0 +1,179 @@
+// Sinks: what becomes of the chosen elements of a row. A sink of a launch makes a sink for each row, which takes the
+// row pack by pack.
+#pragma once
+
+#include "cuda/row.cuh"
+#include "cuda/sort.cuh"
+
+namespace jax_rtopk::cuda {
+
+// The bits of a key; for maps that lose none, that is all but those by magnitude.
+template <class Bits>
+RTOPK_DEVICE Bits bits_of(const KeyMap<Bits>& map, WordOf<Bits> key) {
+  const Bits bits = Bits(Bits(key) ^ map.flip);
+  const Bits sign = Bits(std::make_signed_t<Bits>(bits) >> (8 * sizeof(Bits) - 1));
+  return Bits(bits ^ (sign & map.spread));
+}
+
+// Selected elements in shared memory.
+template <class Word>
+struct SharedStore {
+  Shared<Word> keys;
+  Shared<int32_t> indices;
+
+  static constexpr int kItemBytes = int(sizeof(Word) + sizeof(int32_t));
+  RTOPK_DEVICE SharedStore(int offset, int count)
+      : keys(size_t(offset), count), indices(size_t(offset) + size_t(count) * sizeof(Word), count) {}
+  RTOPK_DEVICE Selected<Word> load(unsigned i) const { return {keys.load(int(i)), indices.load(int(i))}; }
+  RTOPK_DEVICE void save(unsigned i, const Selected<Word>& item) const {
+    keys.store(int(i), item.key);
+    indices.store(int(i), item.index);
+  }
+};
+
+// Selected elements in the results themselves.
+template <class Bits>
+struct GlobalStore {
+  Global<Bits> values;
+  Global<int32_t> indices;
+  KeyMap<Bits> map;
+
+  RTOPK_DEVICE Selected<WordOf<Bits>> load(unsigned i) const { return {map(values.load(i)), indices.load(i)}; }
+  RTOPK_DEVICE void save(unsigned i, const Selected<WordOf<Bits>>& item) const {
+    values.store(i, bits_of(map, item.key));
+    indices.store(i, item.index);
+  }
+};
+
+// values[rows, k] and indices[rows, k].
+template <class Bits>
+struct PairSink {
+  using Word = WordOf<Bits>;
+
+  Global<Bits> values;
+  Global<int32_t> indices;
+  int k;
+  bool sorted;
+  bool staged;  // the row's results meet in shared memory: to be sorted there, and stored coalesced
+
+  class OfRow {
+   public:
+    static constexpr bool kRanked = true;
+
+    RTOPK_DEVICE OfRow(const PairSink& sink, int64_t row, const RowView<Bits>& view, int stage, bool active)
+        : sink_(sink),
+          results_{sink.values.part(row * sink.k, sink.k), sink.indices.part(row * sink.k, sink.k), view.map},
+          stage_(stage, sink.staged ? sink.k : 0),
+          active_(active) {}
+
+    RTOPK_DEVICE void take(unsigned first, unsigned chosen, int before, const Word (&keys)[RowView<Bits>::kPack]) {
+#pragma unroll
+      for (int j = 0; j < RowView<Bits>::kPack; ++j) {
+        if (!(chosen >> j & 1)) continue;
+        const Selected<Word> item{keys[j], int32_t(first + j)};
+        if (sink_.staged) {
+          stage_.save(unsigned(before), item);
+        } else if (active_) {
+          results_.save(unsigned(before), item);
+        }
+        ++before;
+      }
+    }
+
+    template <class Team>
+    RTOPK_DEVICE void finish(Team& team) {
+      const auto k = unsigned(sink_.k);
+      team.sync();
+      if (sink_.staged) {
+        if (sink_.sorted) sort_selected(team, stage_, k);
+        if (active_)
+          for (unsigned i = unsigned(team.rank()); i < k; i += Team::kThreads) results_.save(i, stage_.load(i));
+        team.sync();  // before the next row is staged
+      } else if (sink_.sorted) {
+        sort_selected(team, results_, active_ ? k : 0);
+      }
+    }
+
+   private:
+    const PairSink& sink_;
+    GlobalStore<Bits> results_;
+    SharedStore<Word> stage_;
+    bool active_;
+  };
+};
+
+// mask[rows, n]: 1 where chosen.
+template <class Bits>
+struct MaskSink {
+  Global<uint8_t> mask;
+  bool packed;  // as the operand's, for the flags of a pack
+
+  class OfRow {
+   public:
+    static constexpr bool kRanked = false;
+    static constexpr int kPack = RowView<Bits>::kPack;
+
+    RTOPK_DEVICE OfRow(const MaskSink& sink, int64_t row, const RowView<Bits>& view, int, bool active)
+        : mask_(sink.mask.part(row * view.n, view.n)), packed_(sink.packed), n_(active ? view.n : 0) {}
+
+    RTOPK_DEVICE void take(unsigned first, unsigned chosen, int, const WordOf<Bits> (&)[kPack]) {
+      Pack<uint8_t, kPack> flags;
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) flags.at[j] = uint8_t(chosen >> j & 1);
+      store_run(mask_, first, n_, packed_, flags);
+    }
+
+    template <class Team>
+    RTOPK_DEVICE void finish(Team&) {}
+
+   private:
+    Global<uint8_t> mask_;
+    bool packed_;
+    unsigned n_;
+  };
+};
+
+// dense[rows, n]: the element where chosen, else 0.
+template <class Bits>
+struct DenseSink {
+  Global<Bits> dense;
+  bool packed;
+  bool reload;  // keys don't tell the elements
+
+  class OfRow {
+   public:
+    static constexpr bool kRanked = false;
+    static constexpr int kPack = RowView<Bits>::kPack;
+
+    RTOPK_DEVICE OfRow(const DenseSink& sink, int64_t row, const RowView<Bits>& view, int, bool active)
+        : view_(view),
+          dense_(sink.dense.part(row * view.n, view.n)),
+          packed_(sink.packed),
+          reload_(sink.reload),
+          n_(active ? view.n : 0) {}
+
+    RTOPK_DEVICE void take(unsigned first, unsigned chosen, int, const WordOf<Bits> (&keys)[kPack]) {
+      Pack<Bits, kPack> out;
+      if (reload_) {
+        view_.load(first, out.at);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kPack; ++j) out.at[j] = bits_of(view_.map, keys[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) out.at[j] = chosen >> j & 1 ? out.at[j] : Bits(0);
+      store_run(dense_, first, n_, packed_, out);
+    }
+
+    template <class Team>
+    RTOPK_DEVICE void finish(Team&) {}
+
+   private:
+    RowView<Bits> view_;
+    Global<Bits> dense_;
+    bool packed_, reload_;
+    unsigned n_;
+  };
+};
+
+}  // namespace jax_rtopk::cuda
