@@ -25,16 +25,18 @@ inline constexpr unsigned kFullMask = 0xffffffffu;
 #if !defined(RTOPK_CUDA_EMULATOR)
 
 // What the emulator checks, a GPU does not.
+template <class T>
 struct GlobalWatch {
   __host__ __device__ GlobalWatch(const void*, size_t) {}
   RTOPK_DEVICE void contains(const void*, size_t) const {}
-  RTOPK_DEVICE void read(const void*, size_t, bool) const {}
+  RTOPK_DEVICE void read(const void*, size_t) const {}
   RTOPK_DEVICE void write(const void*, size_t) const {}
 };
-enum class Access { kRead, kWrite, kAtomic };
+enum class Access { kRead, kWrite };
+template <class T>
 struct SharedWatch {
   __device__ SharedWatch(const void*, size_t) {}
-  RTOPK_DEVICE void touch(Access, const void*, size_t) const {}
+  RTOPK_DEVICE void touch(Access, const void*) const {}
 };
 
 extern __shared__ __align__(16) unsigned char jax_rtopk_dynamic_shared[];
@@ -78,11 +80,11 @@ struct Move<16> {
 
 // An array in global memory.
 template <class T>
-class Global : GlobalWatch {
+class Global : GlobalWatch<T> {
  public:
   using Value = std::remove_const_t<T>;
 
-  __host__ __device__ Global(T* data, int64_t count) : GlobalWatch(data, size_t(count) * sizeof(T)), data_(data) {}
+  __host__ __device__ Global(T* data, int64_t count) : GlobalWatch<T>(data, size_t(count) * sizeof(T)), data_(data) {}
 
   RTOPK_DEVICE T* address() const { return data_; }
 
@@ -94,7 +96,7 @@ class Global : GlobalWatch {
 
   template <class I>
   RTOPK_DEVICE Value load(I i) const {
-    this->read(data_ + i, sizeof(T), std::is_const_v<T>);
+    this->read(data_ + i, sizeof(T));
     return data_[i];
   }
   template <class I>
@@ -107,7 +109,7 @@ class Global : GlobalWatch {
   template <class I>
   RTOPK_DEVICE Pack<Value> load_pack(I i) const {
     static_assert(std::is_const_v<T>);
-    this->read(data_ + i, 16, true);
+    this->read(data_ + i, 16);
     const uint4 moved = __ldcs(reinterpret_cast<const uint4*>(data_ + i));
     Pack<Value> pack;
     memcpy(&pack, &moved, sizeof pack);
@@ -128,22 +130,22 @@ class Global : GlobalWatch {
 
 // An array in the block's shared memory: `count` elements at byte `offset`.
 template <class T>
-class Shared : SharedWatch {
+class Shared : SharedWatch<T> {
  public:
   RTOPK_DEVICE Shared(size_t offset, int count)
       : Shared(shared_bytes(offset, size_t(count) * sizeof(T)), size_t(count) * sizeof(T)) {}
 
   RTOPK_DEVICE T load(int i) const {
-    this->touch(Access::kRead, data_ + i, sizeof(T));
+    this->touch(Access::kRead, data_ + i);
     return data_[i];
   }
   RTOPK_DEVICE void store(int i, T value) const {
-    this->touch(Access::kWrite, data_ + i, sizeof(T));
+    this->touch(Access::kWrite, data_ + i);
     data_[i] = value;
   }
 
  private:
-  RTOPK_DEVICE Shared(void* data, size_t bytes) : SharedWatch(data, bytes), data_(static_cast<T*>(data)) {}
+  RTOPK_DEVICE Shared(void* data, size_t bytes) : SharedWatch<T>(data, bytes), data_(static_cast<T*>(data)) {}
 
   T* data_;
 };

@@ -31,7 +31,12 @@ inline std::string result_of(const char* what, cudaError_t error) {
 template <class... Parameters, class... Arguments>
 std::string launch(const char* name, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
                    size_t shared_bytes, Stream stream, const Arguments&... arguments) {
-  kernel<<<blocks, threads, shared_bytes, stream> > >(arguments...);
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  cudaLaunchKernelEx(&config, kernel, arguments...);
   return result_of(name, cudaGetLastError());
 }
 

@@ -33,20 +33,20 @@ class WarpTeam {
   RTOPK_DEVICE void sync() const { __syncwarp(); }
 
   RTOPK_DEVICE unsigned sum(unsigned value) {
-    if constexpr (kLanes == kWarp) return __reduce_add_sync(kFullMask, value);
-#pragma unroll
-    for (int distance = kLanes / 2; distance; distance /= 2)
-      value += __shfl_xor_sync(kFullMask, value, distance, kLanes);
-    return value;
+    if constexpr (kLanes == kWarp) {
+      return __reduce_add_sync(kFullMask, value);
+    } else {
+      return fold(value, [](unsigned a, unsigned b) { return a + b; });
+    }
   }
 
   template <class Word>
   RTOPK_DEVICE Word maximum(Word value) {
-    if constexpr (kLanes == kWarp && sizeof(Word) == 4) return __reduce_max_sync(kFullMask, value);
-#pragma unroll
-    for (int distance = kLanes / 2; distance; distance /= 2)
-      value = larger(value, __shfl_xor_sync(kFullMask, value, distance, kLanes));
-    return value;
+    if constexpr (kLanes == kWarp && sizeof(Word) == 4) {
+      return __reduce_max_sync(kFullMask, value);
+    } else {
+      return fold(value, larger<Word>);
+    }
   }
 
   // The sum over the threads before this one; `total` becomes the sum over all.
@@ -59,6 +59,15 @@ class WarpTeam {
     }
     total = __shfl_sync(kFullMask, upto, kLanes - 1, kLanes);
     return upto - value;
+  }
+
+ private:
+  template <class T, class Join>
+  RTOPK_DEVICE static T fold(T value, Join&& join) {
+#pragma unroll
+    for (int distance = kLanes / 2; distance; distance /= 2)
+      value = join(value, __shfl_xor_sync(kFullMask, value, distance, kLanes));
+    return value;
   }
 };
 

@@ -21,7 +21,9 @@ import jax.ffi
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILT = HERE / "build"
-FLAGS = "-x c++ -std=c++20 -DRTOPK_CUDA_EMULATOR -O2 -fPIC -fvisibility=hidden -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas -Werror".split()
+# `#pragma unroll` is nvcc's.
+WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Werror")
+FLAGS = ("-x", "c++", "-std=c++20", "-DRTOPK_CUDA_EMULATOR", "-O2", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden")
 
 
 class EmulatedModule:
@@ -67,7 +69,7 @@ def _library(name: str, sources: list[Path]) -> Path:
 
         def compile_one(source: Path) -> str:
             target = f"{scratch}/{source.name}.o"
-            _run([compiler, *FLAGS, *include, "-c", str(source), "-o", target])
+            _run([compiler, *FLAGS, *WARNINGS, *include, "-c", str(source), "-o", target])
             return target
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -81,7 +83,7 @@ def _library(name: str, sources: list[Path]) -> Path:
 
 
 def _fingerprint(compiler: str) -> str:
-    digest = hashlib.sha256(repr((compiler, FLAGS, jax.__version__)).encode())
+    digest = hashlib.sha256(repr((compiler, FLAGS, WARNINGS, jax.__version__)).encode())
     for folder in (ROOT / "native", ROOT / "ffi", ROOT / "cuda", HERE):
         for path in sorted(p for p in folder.iterdir() if p.suffix in {".h", ".cuh", ".cu", ".cc"}):
             digest.update(path.name.encode())

@@ -1,7 +1,7 @@
 // What nvcc and <cuda_runtime.h> offer a kernel, for g++: keywords, built-in variables, intrinsics, and the checks
 // behind the accessors of cuda/device.cuh.
 //
-// Only what the kernels use is here; a kernel that uses more doesn't compile.
+// A kernel that uses what is not here doesn't compile.
 #pragma once
 
 #include <bit>
@@ -66,27 +66,29 @@ class Extent {
 };
 
 // The checks behind Global<T>: bounds, alignment, and races within a block over what kernels write.
+template <class T>
 class GlobalWatch : Extent {
  public:
   GlobalWatch(const void* begin, std::size_t bytes) : Extent("global", begin, bytes) {}
   using Extent::contains;
-  void read(const void* address, std::size_t size, bool read_only) const {
+  void read(const void* address, std::size_t size) const {
     accessible(address, size);
-    if (!read_only) running->touch_global(Access::kRead, address, size);
+    if (!std::is_const_v<T>) running->touch_global(Access::kRead, address, size, sizeof(T));
   }
   void write(const void* address, std::size_t size) const {
     accessible(address, size);
-    running->touch_global(Access::kWrite, address, size);
+    running->touch_global(Access::kWrite, address, size, sizeof(T));
   }
 };
 
 // The checks behind Shared<T>: bounds, alignment, races, reads of what nobody wrote.
+template <class T>
 class SharedWatch : Extent {
  public:
   SharedWatch(const void* begin, std::size_t bytes) : Extent("shared", begin, bytes) {}
-  void touch(Access access, const void* address, std::size_t size) const {
-    accessible(address, size);
-    running->touch_shared(access, address, size);
+  void touch(Access access, const void* address) const {
+    accessible(address, sizeof(T));
+    running->touch_shared(access, address, sizeof(T), sizeof(T));
   }
 };
 

@@ -85,14 +85,15 @@ class Machine {
     return shared_ + offset;
   }
 
-  void touch_shared(Access access, const void* address, std::size_t size) {
-    if (const char* wrong = shared_shadow_.access(clock_, int(current_), access, address, size, true))
+  // `element`: the size of the array's elements.
+  void touch_shared(Access access, const void* address, std::size_t size, std::size_t element) {
+    if (const char* wrong = shared_shadow_.access(clock_, int(current_), access, address, size, element, true))
       fault(std::string(wrong) + ": shared memory, byte " +
                 std::to_string(static_cast<const std::byte*>(address) - shared_),
             {});
   }
-  void touch_global(Access access, const void* address, std::size_t size) {
-    if (const char* wrong = global_shadow_.access(clock_, int(current_), access, address, size, false))
+  void touch_global(Access access, const void* address, std::size_t size, std::size_t element) {
+    if (const char* wrong = global_shadow_.access(clock_, int(current_), access, address, size, element, false))
       fault(std::string(wrong) + ": global memory", {});
   }
 

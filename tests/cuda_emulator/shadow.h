@@ -1,4 +1,4 @@
-// Shadow memory: who touched a word last, and was there a barrier since. It finds races and reads of what nobody wrote.
+// Shadow memory: who touched a unit last, and was there a barrier since. It finds races and reads of what nobody wrote.
 #pragma once
 
 #include <algorithm>
@@ -55,31 +55,26 @@ class Clock {
   std::vector<LaneTimes> seen_;
 };
 
-enum class Access { kRead, kWrite, kAtomic };
+enum class Access { kRead, kWrite };
 
-// The last accesses to four bytes.
-class Word {
+// The last accesses to a unit of memory.
+class Unit {
  public:
-  // Returns what is wrong with an access to the bytes in `bytes`, or null.
-  const char* access(const Clock& clock, int thread, Access access, unsigned bytes, bool check_written) {
-    const bool written = write_time_ >= clock.block_start() && valid_;
-    if (check_written && access != Access::kWrite && (!written || (valid_ & bytes) != bytes))
-      return "reads shared memory that nobody wrote";
-    const bool both_atomic = access == Access::kAtomic && atomic_;
-    if (written && (write_bytes_ & bytes) && !both_atomic && !clock.ordered(thread, writer_, write_time_))
+  // Returns what is wrong with an access, or null.
+  const char* access(const Clock& clock, int thread, Access access, bool check_written) {
+    const bool written = write_time_ >= clock.block_start();
+    if (check_written && access == Access::kRead && !written) return "reads shared memory that nobody wrote";
+    if (written && !clock.ordered(thread, writer_, write_time_)) {
       return access == Access::kRead ? "races: reads what another thread wrote, with no barrier between"
                                      : "races: overwrites what another thread wrote, with no barrier between";
-    if (access != Access::kRead && (read_bytes_ & bytes) && !reads_ordered(clock, thread))
-      return "races: overwrites what another thread reads, with no barrier between";
-    if (access == Access::kRead) {
-      note_read(clock, thread, bytes);
-    } else {
-      valid_ = (written ? valid_ : 0) | bytes;
-      write_bytes_ = written && !clock.ordered(thread, writer_, write_time_) ? write_bytes_ | bytes : bytes;
-      write_time_ = clock.now();
-      writer_ = std::uint16_t(thread);
-      atomic_ = access == Access::kAtomic;
     }
+    if (access == Access::kRead) {
+      note_read(clock, thread);
+      return nullptr;
+    }
+    if (!reads_ordered(clock, thread)) return "races: overwrites what another thread reads, with no barrier between";
+    write_time_ = clock.now();
+    writer_ = std::uint16_t(thread);
     return nullptr;
   }
 
@@ -95,38 +90,33 @@ class Word {
   }
 
   // Only readers that a later writer may race with are kept: those that the new reader is not ordered after.
-  void note_read(const Clock& clock, int thread, unsigned bytes) {
+  void note_read(const Clock& clock, int thread) {
     const auto warp = std::uint16_t(thread / kWarpSize);
-    if (!read_bytes_ || reads_ordered(clock, thread)) {
-      read_bytes_ = 0, read_lanes_ = 0, read_warp_ = warp;
+    if (reads_ordered(clock, thread)) {
+      read_lanes_ = 0, read_warp_ = warp;
     } else if (read_warp_ != warp) {
       read_warp_ = kManyWarps;
     }
     read_lanes_ |= 1u << thread % kWarpSize;
-    read_bytes_ |= bytes;
     read_time_ = clock.now();
   }
 
   std::uint32_t write_time_ = 0, read_time_ = 0, read_lanes_ = 0;
   std::uint16_t writer_ = 0, read_warp_ = 0;
-  std::uint8_t write_bytes_ = 0, read_bytes_ = 0, valid_ = 0;
-  bool atomic_ = false;
 };
 
-// The words of a piece of memory, kept by page. Words of earlier blocks are recognised by their time, so nothing is
-// cleared between blocks.
+// The units of a memory, kept by page: four bytes in arrays of elements of four bytes and more, single bytes in others.
+// Units of earlier blocks are recognised by their time, so nothing is cleared between blocks.
 class Shadow {
  public:
   const char* access(const Clock& clock, int thread, Access access, const void* address, std::size_t size,
-                     bool check_written) {
-    auto first = reinterpret_cast<std::uintptr_t>(address);
-    const auto end = first + size;
-    while (first < end) {
-      const auto word_end = std::min((first | 3) + 1, end);
-      const unsigned bytes = ((1u << (word_end - first)) - 1) << (first & 3);
-      if (const char* wrong = word(first).access(clock, thread, access, bytes, check_written)) return wrong;
-      first = word_end;
-    }
+                     std::size_t element, bool check_written) {
+    const auto first = reinterpret_cast<std::uintptr_t>(address);
+    const bool words = element >= 4;
+    // Bytes have units of their own, far from those of the words.
+    const std::uintptr_t base = words ? first / 4 : first | std::uintptr_t(1) << 63;
+    for (std::size_t i = 0; i < (words ? size / 4 : size); ++i)
+      if (const char* wrong = unit(base + i).access(clock, thread, access, check_written)) return wrong;
     return nullptr;
   }
 
@@ -134,28 +124,28 @@ class Shadow {
   void forget_pages() {
     used_ = 0;
     index_.clear();
-    last_page_ = 0;
+    last_units_ = nullptr;
   }
 
  private:
-  static constexpr unsigned kPageBits = 12, kWords = 1u << (kPageBits - 2);
+  static constexpr unsigned kPageBits = 10;
 
-  Word& word(std::uintptr_t address) {
-    const auto page = address >> kPageBits;
-    if (page != last_page_ || !last_words_) {
+  Unit& unit(std::uintptr_t number) {
+    const auto page = number >> kPageBits;
+    if (page != last_page_ || !last_units_) {
       auto [found, added] = index_.try_emplace(page, used_);
-      if (added && used_++ == pages_.size()) pages_.push_back(std::make_unique<Word[]>(kWords));
+      if (added && used_++ == pages_.size()) pages_.push_back(std::make_unique<Unit[]>(std::size_t(1) << kPageBits));
       last_page_ = page;
-      last_words_ = pages_[found->second].get();
+      last_units_ = pages_[found->second].get();
     }
-    return last_words_[address >> 2 & (kWords - 1)];
+    return last_units_[number & ((1u << kPageBits) - 1)];
   }
 
-  std::vector<std::unique_ptr<Word[]>> pages_;
+  std::vector<std::unique_ptr<Unit[]>> pages_;
   std::unordered_map<std::uintptr_t, std::size_t> index_;
   std::size_t used_ = 0;
   std::uintptr_t last_page_ = 0;
-  Word* last_words_ = nullptr;
+  Unit* last_units_ = nullptr;
 };
 
 }  // namespace emulator
