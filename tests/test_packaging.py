@@ -1,0 +1,51 @@
+"""What an installed package must hold."""
+
+import importlib.util
+import shutil
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import jax_rtopk
+
+MODULES = ["_cpu", "_cuda"]
+
+
+def _module(name: str) -> Path:
+    spec = importlib.util.find_spec(f"jax_rtopk.{name}")
+    if spec is None:
+        pytest.skip(f"this build has no {name}")
+    return Path(spec.origin)
+
+
+def test_the_package_says_that_it_is_typed():
+    assert files(jax_rtopk).joinpath("py.typed").is_file()
+
+
+def test_the_cpu_module_is_always_built():
+    assert importlib.util.find_spec("jax_rtopk._cpu")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_native_modules_have_stubs(name):
+    stub = _module(name).parent / f"{name}.pyi"
+    assert "def targets() -> dict[str, object]" in stub.read_text()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_native_modules_offer_the_documented_targets(name):
+    _module(name)
+    targets = importlib.import_module(f"jax_rtopk.{name}").targets()
+    assert sorted(targets) == ["jax_rtopk_mask", "jax_rtopk_sparsify", "jax_rtopk_topk"]
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="needs readelf")
+@pytest.mark.parametrize("name", MODULES)
+def test_native_modules_need_no_library_of_cuda(name):
+    """So that they load beside any CUDA release of JAX, and where there is no GPU."""
+    dynamic = subprocess.run(["readelf", "-d", _module(name)], capture_output=True, text=True, check=True).stdout
+    needed = [line for line in dynamic.splitlines() if "(NEEDED)" in line]
+    assert needed
+    assert not [line for line in needed if "cuda" in line.lower() or "nv" in line.lower()]
