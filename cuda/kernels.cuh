@@ -30,7 +30,7 @@ struct Task {
 
 // Rows of at most 1024 elements, in the registers of kLanes lanes.
 template <class Bits, int kLanes, int kPacks, class Sink>
-__global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp)
+__global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp, 1)
     select_in_warp(Task<Bits> task, Sink sink, int team_bytes) {
   using Team = WarpTeam<kLanes>;
   constexpr int kTeams = policy::kWarpsPerBlock * kWarp / kLanes;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp)
 // Longer rows, by a block: Row keeps them in registers or leaves them in memory. The results are staged where the
 // maxima were.
 template <class Bits, int kThreads, class Row, class Sink>
-__global__ void __launch_bounds__(kThreads) select_in_block(Task<Bits> task, Sink sink) {
+__global__ void __launch_bounds__(kThreads, 1) select_in_block(Task<Bits> task, Sink sink) {
   using Team = BlockTeam<kThreads>;
   Team team(0);
   for (int64_t row = blockIdx.x; row < task.rows; row += gridDim.x) {

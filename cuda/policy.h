@@ -18,7 +18,7 @@ inline constexpr int kSmallBlock = 256, kSmallKeys = 16;
 inline constexpr int kLargeBlock = 512, kLargeKeys = 32;
 
 // Those that are longer still are streamed from memory by a block.
-inline constexpr int kStreamBlock = 1024;
+inline constexpr int kStreamBlock = 512;
 
 // Results of a row that meet in a block's shared memory, in bytes; more are stored, and sorted, in place. Every GPU
 // grants a block 48 KiB unasked.
