@@ -1,0 +1,65 @@
+"""Timing with sides that take turns, and what is to be said of the machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+
+REST = 0.02  # seconds between sides: OpenMP threads of the last one still spin for a few milliseconds
+SHORTEST = 2e-3  # a sample of less than this many seconds would be mostly clock
+
+
+def take_turns(sides: dict[str, Callable[[], object]], seconds: float = 8.0) -> dict[str, dict[str, float]]:
+    """Milliseconds a call of each side: median and quartiles over rounds in which every side has a turn.
+
+    The order within a round is random. `seconds` bounds the whole, but there are at least 7 rounds.
+    """
+    calls = {}
+    for name, side in sides.items():
+        side()
+        start = time.perf_counter()
+        side()
+        calls[name] = max(1, round(SHORTEST / (time.perf_counter() - start)))
+    samples: dict[str, list[float]] = {name: [] for name in sides}
+    order, shuffle = list(sides), random.Random(0).shuffle
+    begin = time.perf_counter()
+    while len(samples[order[0]]) < 7 or (time.perf_counter() - begin < seconds and len(samples[order[0]]) < 101):
+        shuffle(order)
+        for name in order:
+            time.sleep(REST)
+            side = sides[name]
+            start = time.perf_counter()
+            for _ in range(calls[name]):
+                side()
+            samples[name].append((time.perf_counter() - start) / calls[name])
+    return {name: _summary(values) for name, values in samples.items()}
+
+
+def _summary(seconds: list[float]) -> dict[str, float]:
+    low, median, high = (float(f"{1e3 * q:.4g}") for q in np.quantile(seconds, (0.25, 0.5, 0.75)))
+    return {"median_ms": median, "quartile_low_ms": low, "quartile_high_ms": high, "samples": len(seconds)}
+
+
+def machine() -> dict[str, object]:
+    """CPU model, cores in use, and versions."""
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    versions = {"python": platform.python_version()}
+    for package in ("jax", "jaxlib", "jax_rtopk", "numpy", "torch"):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cpu": model, "cores": cores, "device": jax.devices()[0].platform, "versions": versions}
