@@ -4,14 +4,16 @@ set(isa_source "${PROJECT_SOURCE_DIR}/cpu/kernels_isa.cc")
 list(REMOVE_ITEM cpu_sources "${isa_source}")
 native_module(_cpu ${cpu_sources})
 
-# cpu_isa(<isa> <flag>...): kernels_isa.cc compiled for one instruction set, in a namespace of that name (RTOPK_ISA). Which one runs is
-# decided when the module is loaded, so only that source may be compiled with the flags.
+# cpu_isa(<isa> <flag>...): kernels_isa.cc compiled for one instruction set, in a namespace of that name (RTOPK_ISA). Which
+# one runs is decided when the module is loaded, so only that source may be compiled with the flags.
+#
+# Call it with the smallest instruction set first: of an inline function that several objects hold, such as a template
+# of the standard library, the linker keeps the first one, and that one must run on every machine.
 function(cpu_isa isa)
   add_library(kernels_${isa} OBJECT "${isa_source}")
   target_compile_definitions(kernels_${isa} PRIVATE RTOPK_ISA=${isa})
   target_compile_options(kernels_${isa} PRIVATE ${ARGN})
   target_link_libraries(kernels_${isa} PRIVATE rtopk_options)
-  target_link_libraries(_cpu PRIVATE kernels_${isa})
   target_sources(_cpu PRIVATE $<TARGET_OBJECTS:kernels_${isa}>)
 endfunction()
 

@@ -60,6 +60,8 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
 endif()
 
 native_module(_cuda ${cuda_sources})
+list(JOIN cuda_archs " " archs_text)
+target_compile_definitions(_cuda PRIVATE "JAX_RTOPK_CUDA_ARCHS=\"${archs_text}\"")
 # For the sources that g++ compiles. Not find_package(CUDAToolkit): it insists on the shared cudart, which PyPI's toolkit lacks.
 target_include_directories(_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${nvcc_include})
 target_compile_options(_cuda PRIVATE

@@ -5,7 +5,8 @@ execute_process(
 find_package(nanobind CONFIG REQUIRED)
 
 function(native_module name)
-  nanobind_add_module(${name} STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS ${ARGN})
+  # NOMINSIZE: nanobind's default is to optimise for size, kernels included.
+  nanobind_add_module(${name} STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
   target_link_libraries(${name} PRIVATE rtopk_options xla_ffi)
   nanobind_add_stub(${name}_stub
     MODULE ${name}
