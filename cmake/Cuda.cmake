@@ -66,6 +66,10 @@ target_compile_definitions(_cuda PRIVATE "JAX_RTOPK_CUDA_ARCHS=\"${archs_text}\"
 target_include_directories(_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${nvcc_include})
 target_compile_options(_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # A third of the size. Older toolkits serve drivers that cannot unpack it.
+  target_compile_options(_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
+endif()
 if(JAX_RTOPK_WERROR)
   target_compile_options(_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
