@@ -19,12 +19,13 @@ _MAX_LENGTH = 2**31 - 1  # indices are int32
 def check_operand(name: str, operand: Any) -> jax.Array:
     """The operand as a JAX array of a dtype that can be selected from."""
     try:
-        dtype = jax.typeof(operand).dtype
+        aval = jax.typeof(operand)
     except TypeError as error:
         raise TypeError(
             f"{name}: operand must be a JAX or numpy array, got {type(operand).__name__}. Convert it with "
             "jax.numpy.asarray."
         ) from error
+    dtype = aval.dtype
     if jnp.issubdtype(dtype, np.complexfloating):
         raise ValueError(
             f"{name}: operand must be real, got {dtype}: complex numbers have no order. Select by operand.real or "
@@ -32,6 +33,12 @@ def check_operand(name: str, operand: Any) -> jax.Array:
         )
     if dtype.name not in DTYPES:
         raise TypeError(f"{name}: operand must be of dtype {', '.join(DTYPES)}, got {dtype}. Convert it first.")
+    unreduced = aval.sharding.spec.unreduced
+    if unreduced:
+        raise ValueError(
+            f"{name}: operand must not have pending sums over mesh axes, got {aval.str_short()} unreduced over "
+            f"{sorted(unreduced)}. Finish them first, with jax.sharding.reshard."
+        )
     return jnp.asarray(operand)
 
 
@@ -50,6 +57,13 @@ def check_axis(name: str, axis: Any, operand: jax.Array) -> int:
         raise ValueError(
             f"{name}: the selection axis may be at most 2**31 - 1 long, as indices are int32, got "
             f"{operand.shape[position]}. Split it, select from each part, then from what was selected."
+        )
+    mesh_axes = jax.typeof(operand).sharding.spec[position]
+    if mesh_axes is not None:
+        raise ValueError(
+            f"{name}: the selection axis must not be sharded over explicit mesh axes, got axis {position} of "
+            f"{jax.typeof(operand).str_short()} sharded over {mesh_axes!r}. Gather it first with jax.sharding.reshard; "
+            "sharded_topk, which moves k candidates per device instead of the row, is planned."
         )
     return position
 

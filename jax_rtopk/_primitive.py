@@ -40,18 +40,6 @@ def _primitive(operation: _Operation) -> Any:  # a Primitive, whose methods are 
 
 
 def _abstract_eval(operation: _Operation, operand: Any, *, k: int, **_: Any) -> list[Any]:
-    spec = operand.sharding.spec
-    if spec[-1] is not None:
-        raise ValueError(
-            f"jax_rtopk: the selection axis must not be sharded over explicit mesh axes, got {operand.str_short()}, "
-            f"sharded over {spec[-1]!r}. Gather it first with jax.sharding.reshard; a sharded_topk, which moves k "
-            "candidates per device instead of the row, is planned."
-        )
-    if spec.unreduced:
-        raise ValueError(
-            f"jax_rtopk: the operand must not have pending sums, got {operand.str_short()}, unreduced over "
-            f"{set(spec.unreduced)}. Finish them first with jax.sharding.reshard."
-        )
     shape = operand.shape if operation.dense else (*operand.shape[:-1], k)
     # `update` keeps the explicit sharding, and the mesh axes over which the operand varies inside shard_map.
     return [operand.update(shape=shape, dtype=np.dtype(t or operand.dtype), weak_type=False) for t in operation.results]

@@ -18,14 +18,23 @@ EMULATOR = Path(__file__).parent / "cuda_emulator"
 
 
 @dataclass(frozen=True)
-class TestedBackend:
+class BackendUnderTest:
     name: str
     devices: list[jax.Device]
-    max_n: int  # how long rows may get in tests that only want them long
 
     @property
     def native(self):
         return self.name != "xla"
+
+    @property
+    def takes_large(self):
+        """Whether operands of gigabytes are a matter of seconds."""
+        return self.name in ("native", "gpu")
+
+    @property
+    def max_n(self):
+        """How long rows may get in tests that only want them long."""
+        return 3000 if self.name == "emulated" else 70000
 
 
 def _has_gpu():
@@ -82,5 +91,5 @@ def backend(request):
         jax.clear_caches()  # of programs that were lowered for another back end
         devices = jax.devices(platform)
         with jax.default_device(devices[0]):
-            yield TestedBackend(request.param, devices, max_n=3000 if request.param == "emulated" else 70000)
+            yield BackendUnderTest(request.param, devices)
     jax.clear_caches()

@@ -1,4 +1,4 @@
-"""Exact mode, bit for bit: against the numpy oracle and jax.lax.top_k, over dtypes, shapes, axes, k, flags and contents."""
+"""Exact mode, bit for bit: against numpy and jax.lax.top_k, over dtypes, shapes, axes, k, flags and contents."""
 
 import jax
 import jax.numpy as jnp
