@@ -16,13 +16,13 @@ import subprocess
 import sys
 from dataclasses import asdict
 
-from cpu_cases import EARLY, FLOOR, LAX, OURS, SCALING, SWEEP_K, SWEEP_N, TABLE, sides
+from cpu_cases import EARLY, FLOOR, LAX, OURS, SCALING, SWEEP_K, SWEEP_N, TABLE, early_sides, sides
 from plotting import RESULTS, ROOT
 from timing import machine, take_turns
 from tqdm import tqdm
 
 SECONDS = 8.0
-GROUPS = {"table": TABLE, "by n": SWEEP_N, "by k": SWEEP_K, "early stopping": EARLY}
+GROUPS = {"table": TABLE, "by n": SWEEP_N, "by k": SWEEP_K}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -81,6 +81,8 @@ def main() -> None:
             {"group": group, "name": case.name, **asdict(case), "sides": take_turns(sides(case), arguments.seconds)}
         )
     if not arguments.table_only:
+        early = {"group": "early stopping", "name": f"{EARLY.rows}x{EARLY.n}, k={EARLY.k}, by passes", **asdict(EARLY)}
+        done.append({**early, "sides": take_turns(early_sides(), 2 * arguments.seconds)})
         alone = time_on_one_core(arguments.seconds / 2)
         for case in done:
             if case["group"] == "table" and case["name"] in alone:

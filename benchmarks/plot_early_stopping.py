@@ -1,8 +1,8 @@
 """How much of the true top k early stopping finds, ours against the published RTop-K kernel.
 
 Runs the numpy specification of the search (to which the tests hold the native code bit for bit) and an emulation of the
-published kernel on every kind of rows; prints tables, writes benchmarks/results/early_stopping.json and
-docs/early_stopping.svg:
+published kernel on every kind of rows; prints tables, writes benchmarks/results/early_stopping.json,
+docs/early_stopping.svg and the README's table:
 
     python benchmarks/plot_early_stopping.py
 """
@@ -13,7 +13,7 @@ import json
 import sys
 
 import numpy as np
-from plotting import GREY, OTHER, OURS, OURS_LIGHT, RESULTS, ROOT, plt, save
+from plotting import GREY, OTHER, OURS, OURS_LIGHT, RESULTS, ROOT, plt, save, write_readme
 from tqdm import tqdm
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -26,6 +26,7 @@ PASSES = 8
 TO_THE_END = 60  # more passes than either search ever needs on float32
 SHAPES = ((256, 32), (256, 64), (1024, 64))
 PLOTTED = (256, 32)
+README_ROWS = ((256, 32, "normal"), (256, 32, "Cauchy"), (256, 64, "normal"), (1024, 64, "normal"))
 
 
 def percent(x: np.ndarray, selected: np.ndarray, k: int) -> float:
@@ -77,6 +78,22 @@ def print_table(results: list[dict]) -> None:
             print(f"{result['kind']:15}{cells[0]:38}{cells[1]}")
 
 
+def readme_table(results: list[dict]) -> str:
+    lines = [
+        "| % of the true top k after 1 / 2 / 3 / 4 passes; mean passes to exact | jax_rtopk | RTop-K as published |"
+    ]
+    lines.append("|---|---|---|")
+    by_case = {(result["n"], result["k"], result["kind"]): result for result in results}
+    for n, k, kind in README_ROWS:
+        cells = [f"n={n}, k={k}, {kind}"]
+        for side in ("ours", "rtopk_published"):
+            measured = by_case[n, k, kind][side]
+            found = " / ".join(f"{value:.1f}" for value in measured["found_percent"][:4])
+            cells.append(f"{found}; {measured['passes_to_exact']['mean']:.1f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def draw(results: list[dict]) -> None:
     shown = {result["kind"]: result for result in results if (result["n"], result["k"]) == PLOTTED}
     good, bad = list(KINDS), list(BAD_KINDS)
@@ -115,6 +132,7 @@ def main() -> None:
     path.write_text(json.dumps(results, indent=1) + "\n")
     print(f"\nwrote {path.relative_to(ROOT)}")
     draw(results)
+    write_readme("early stopping", readme_table(results))
 
 
 if __name__ == "__main__":

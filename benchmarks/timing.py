@@ -13,6 +13,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from jax_rtopk import _native
+
 REST = 0.02  # seconds between sides: OpenMP threads of the last one still spin for a few milliseconds
 SHORTEST = 2e-3  # a sample of less than this many seconds would be mostly clock
 
@@ -49,7 +51,7 @@ def _summary(seconds: list[float]) -> dict[str, float]:
 
 
 def machine() -> dict[str, object]:
-    """CPU model, cores in use, and versions."""
+    """CPU model, the instruction set that our kernels use, cores, and versions."""
     model = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -62,4 +64,5 @@ def machine() -> dict[str, object]:
         except importlib.metadata.PackageNotFoundError:
             continue
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cpu": model, "cores": cores, "device": jax.devices()[0].platform, "versions": versions}
+    simd = _native.BACKENDS["cpu"].module.simd_level()
+    return {"cpu": model, "simd": simd, "cores": cores, "device": jax.devices()[0].platform, "versions": versions}
