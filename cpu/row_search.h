@@ -15,26 +15,25 @@ class GroupMaxima {
   template <class Row>
   GroupMaxima(const Row& row, const SearchPlan& plan) : groups_(plan.groups) {
     using V = typename Row::V;
-    // Groups are interleaved with this period, so one vectorised maximum over the periods does most of the work.
+    // Column i holds the maximum of elements i, i + period, ...: one vectorised sweep does most of the work.
     const int32_t period = plan.chunk * plan.groups;
-    const int32_t end = plan.sampled >= row.n() ? row.n() : period * ((plan.sampled + plan.chunk - 1) / plan.chunk);
+    const int32_t stride = most(plan.step / plan.chunk, 1);  // in periods, between those that are sampled
     alignas(64) Word column[kMaxPeriod + Row::kLanes];
     for (int32_t i = 0; i < period; i += Row::kLanes) V::store(column + i, V::set1(0));
-    for (int32_t begin = 0; begin < end; begin += period) {
-      row.sweep(begin, least(begin + period, end), [&](int32_t i, auto keys, auto) {
+    for (int64_t round = 0; round * period < row.n() && plan.samples(int32_t(round * plan.chunk)); round += stride) {
+      const auto begin = int32_t(round * period);
+      row.sweep(begin, period < row.n() - begin ? begin + period : row.n(), [&](int32_t i, auto keys, auto) {
         Word* const at = column + (i - begin);
         V::store(at, V::max(V::load(at), keys));
       });
     }
-    const int32_t taken = least(plan.sampled, plan.chunk);
-    alignas(64) Word unsorted[kGroups + Row::kLanes];
-    for (int group = 0; group < plan.groups; ++group) {
-      Word largest = 0;
-      for (int32_t i = 0; i < taken; ++i) {
-        const Word key = column[group * plan.chunk + i];
+    alignas(64) Word unsorted[kGroups + Row::kLanes] = {};
+    for (int32_t place = 0; place < plan.chunk && plan.samples(place); place += plan.step) {
+      for (int32_t chunk = 0; chunk < plan.groups; ++chunk) {
+        Word& largest = unsorted[(chunk + plan.group_shift() * place) % plan.groups];
+        const Word key = column[chunk * plan.chunk + place];
         largest = key > largest ? key : largest;
       }
-      unsorted[group] = largest;
     }
     alignas(64) Word rank[kGroups + Row::kLanes];
     rank_all<V>(unsorted, plan.groups, rank);

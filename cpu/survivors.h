@@ -103,6 +103,7 @@ class Survivors {
     plan.groups = least(n, kGroups);
     plan.chunk = 1;
     plan.sampled = n == plan.groups ? n : 1;
+    plan.step = 1;
     plan.slope = float(plan.groups) / float(n);
     plan.rank = float(k) * plan.slope;
     plan.spread = 2.0F;

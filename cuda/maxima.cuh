@@ -68,23 +68,45 @@ struct SharedMaxima {
   }
 };
 
-// The sampled maximum of each of the thread's kEach groups, and the largest key that the thread holds.
+// The sampled maximum of each of the kEach groups that this lane answers for, within its warp, and the largest key that
+// the thread holds. A lane's packs hold kEach chunks; the places of a chunk belong to groups far apart (SearchPlan), which
+// are whole lanes away.
 template <int kEach, class Row, class Team>
-RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, int sampled,
+RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, const SearchPlan& plan,
                                               typename Row::Word (&maxima)[kEach]) {
   using Word = typename Row::Word;
-  constexpr int kChunk = Row::kPack / kEach;
-  Word top = 0;
+  constexpr int kChunk = Row::kPack / kEach, kShift = kGroups / Row::kPack;
+  Word sampled[Row::kPack], top = 0;  // by place in the pack
 #pragma unroll
-  for (int group = 0; group < kEach; ++group) maxima[group] = 0;
-  row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
-    const unsigned position = (round * Team::kWarps + unsigned(team.warp())) * kChunk;  // in its group
+  for (int j = 0; j < Row::kPack; ++j) sampled[j] = 0;
+  if (plan.sampled >= plan.n) {
+    row.each_pack([&](unsigned, unsigned, const Word(&keys)[Row::kPack]) {
 #pragma unroll
-    for (int j = 0; j < Row::kPack; ++j) {
-      top = larger(top, keys[j]);
-      if (position + j % kChunk < unsigned(sampled)) maxima[j / kChunk] = larger(maxima[j / kChunk], keys[j]);
+      for (int j = 0; j < Row::kPack; ++j) sampled[j] = larger(sampled[j], keys[j]);
+    });
+#pragma unroll
+    for (int j = 0; j < Row::kPack; ++j) top = larger(top, sampled[j]);
+  } else {
+    row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
+      const int position = int(round * Team::kWarps + unsigned(team.warp())) * kChunk;  // of place 0 in its group
+#pragma unroll
+      for (int j = 0; j < Row::kPack; ++j) {
+        top = larger(top, keys[j]);
+        if (plan.samples(position + j % kChunk)) sampled[j] = larger(sampled[j], keys[j]);
+      }
+    });
+  }
+#pragma unroll
+  for (int group = 0; group < kEach; ++group) maxima[group] = sampled[group * kChunk];
+#pragma unroll
+  for (int place = 1; place < kChunk; ++place) {
+#pragma unroll
+    for (int group = 0; group < kEach; ++group) {
+      const int from = this_lane() - kShift * place;  // within the team's lanes, around
+      const Word other = __shfl_sync(kFullMask, sampled[group * kChunk + place], from & (Team::kLanes - 1), Team::kLanes);
+      maxima[group] = larger(maxima[group], other);
     }
-  });
+  }
   return top;
 }
 
@@ -103,7 +125,7 @@ struct GroupMaxima<WarpTeam<kWarp>, Word> {
   template <class Row>
   RTOPK_DEVICE GroupMaxima(const Row& row, WarpTeam<kWarp>& team, const SearchPlan& plan, int) {
     Word mine[1];
-    top = team.maximum(thread_maxima(row, team, plan.sampled, mine));
+    top = team.maximum(thread_maxima(row, team, plan, mine));
     sort_descending<kWarp>(mine);
     sorted.mine = mine[0];
   }
@@ -121,7 +143,7 @@ struct GroupMaxima<WarpTeam<kLanes>, Word> {
       : sorted{{size_t(scratch), kGroups}} {
     constexpr int kEach = kGroups / kLanes;
     Word mine[kEach];
-    top = team.maximum(thread_maxima(row, team, plan.sampled, mine));
+    top = team.maximum(thread_maxima(row, team, plan, mine));
     sort_descending<kLanes>(mine);
     team.sync();  // with the search of the last row
 #pragma unroll
@@ -144,7 +166,7 @@ struct GroupMaxima<BlockTeam<kThreads>, Word> {
     const Shared<Word> tops(size_t(scratch) + kWarps * kGroups * sizeof(Word), kWarps);
     WarpTeam<kWarp> warp;
     Word mine[1];
-    const Word top_of_warp = warp.maximum(thread_maxima(row, team, plan.sampled, mine));
+    const Word top_of_warp = warp.maximum(thread_maxima(row, team, plan, mine));
     team.sync();  // with the gathering of the last row
     shares.store(team.warp() * kWarp + this_lane(), mine[0]);
     if (this_lane() == 0) tops.store(team.warp(), top_of_warp);

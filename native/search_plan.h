@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "native/ordered_key.h"
+
 namespace jax_rtopk {
 
 inline constexpr int kGroups = 32;
@@ -17,11 +19,20 @@ struct SearchPlan {
   int32_t n;
   int32_t k;
   int32_t groups;   // how many groups the row is cut into: min(n, kGroups)
-  int32_t chunk;    // consecutive elements of one group, at most 16 bytes: group(i) = i / chunk % groups
-  int32_t sampled;  // elements of each group, in order, whose maximum is taken
+  int32_t chunk;    // consecutive elements, at most 16 bytes, that a GPU's lane holds together
+  int32_t sampled;  // elements of each group whose maximum is taken; n: all of them
+  int32_t step;     // every so many of a group's elements one is sampled, a power of two
   float rank;       // expected rank of the k-th largest element among the group maxima, counted from 0
   float spread;     // half the distance, in ranks, between the two pivots of the first pass
   float slope;      // ranks per element near the k-th largest
+
+  // Chunks go to the groups in turn, and the elements of a chunk to groups far apart, so that neighbours, which are often alike, do not meet in
+  // one. With chunk c = i / chunk and place p = i % chunk of element i:
+  //   group = (c + group_shift() * p) % groups,      position in its group = c / groups * chunk + p.
+  RTOPK_HD int32_t group_shift() const { return groups / chunk; }
+  RTOPK_HD bool samples(int32_t position) const {
+    return (position & (step - 1)) == 0 && position < int64_t(sampled) * step;
+  }
 
   // 0 < k <= n.
   static SearchPlan make(int32_t n, int32_t k, int item_bytes) {
@@ -32,6 +43,7 @@ struct SearchPlan {
     plan.chunk = 16 / item_bytes;
     while (plan.chunk > 1 && int64_t(plan.chunk) * plan.groups > n) plan.chunk /= 2;
     plan.sampled = n;
+    plan.step = 1;
     if (plan.groups == n) {  // the maxima are the row itself
       plan.rank = float(k) - 0.5F;
       plan.spread = 0.0F;
@@ -45,6 +57,7 @@ struct SearchPlan {
       size = 1;
       while (std::pow(1 - exceed, 2 * size) >= 0.2) size *= 2;
       plan.sampled = int32_t(size);
+      while (2 * plan.step * plan.sampled <= n / plan.groups) plan.step *= 2;
     }
     const double spared = std::pow(1 - exceed, size);  // a group has no element above the threshold
     const double both_spared =

@@ -24,8 +24,9 @@ class SearchPlan:
     n: int
     k: int
     groups: int  # how many groups the row is cut into
-    chunk: int  # consecutive elements of one group: group(i) = i // chunk % groups
-    sampled: int  # elements of each group, in order, whose maximum is taken
+    chunk: int  # consecutive elements, at most 16 bytes, that a GPU's lane holds together
+    sampled: int  # elements of each group whose maximum is taken; n: all of them
+    step: int  # every so many of a group's elements one is sampled
     rank: np.float32  # expected rank of the k-th largest element among the group maxima, counted from 0
     spread: np.float32  # half the distance, in ranks, between the two pivots of the first pass
     slope: np.float32  # ranks per element near the k-th largest
@@ -37,13 +38,15 @@ class SearchPlan:
         while chunk > 1 and chunk * groups > n:
             chunk //= 2
         if groups == n:  # the maxima are the row itself
-            return SearchPlan(n, k, groups, chunk, n, F32(k - 0.5), F32(0), F32(1))
+            return SearchPlan(n, k, groups, chunk, n, 1, F32(k - 0.5), F32(0), F32(1))
         exceed = k / n
-        size, sampled = n / groups, n
+        size, sampled, step = n / groups, n, 1
         if (1 - exceed) ** size < 0.2:  # too few maxima would fall below the threshold: sample less of each group
             size, sampled = 1.0, 1
             while (1 - exceed) ** (2 * size) >= 0.2:
                 size, sampled = 2 * size, 2 * sampled
+            while 2 * step * sampled <= n // groups:
+                step *= 2
         spared = (1 - exceed) ** size  # a group has no element above the threshold
         both_spared = spared**2 * (1 - size * k / ((n - size) * (n - k))) ** size
         variance = groups * spared + groups * (groups - 1) * both_spared - (groups * spared) ** 2
@@ -51,15 +54,26 @@ class SearchPlan:
         # Rounded, so that the last bit of a platform's pow cannot matter.
         rank = math.floor(groups * (1 - spared) * 1024 + 0.5) / 1024
         spread = math.floor(0.9 * math.sqrt(max(variance, 0.0)) * 1024 + 0.5) / 1024
-        return SearchPlan(n, k, groups, chunk, sampled, F32(rank), F32(spread), F32(slope))
+        return SearchPlan(n, k, groups, chunk, sampled, step, F32(rank), F32(spread), F32(slope))
+
+
+def groups_of(plan: SearchPlan) -> tuple[np.ndarray, np.ndarray]:
+    """The group of each element of a row, and whether the element is sampled.
+
+    Chunks go to the groups in turn, and the elements of a chunk to groups far apart, so that neighbours, which are often alike, do not meet in one.
+    """
+    index = np.arange(plan.n)
+    chunk, place = index // plan.chunk, index % plan.chunk
+    group = (chunk + plan.groups // plan.chunk * place) % plan.groups
+    position = chunk // plan.groups * plan.chunk + place  # in its group
+    sampled = (position % plan.step == 0) & (position < plan.sampled * plan.step)
+    return group, sampled
 
 
 def group_maxima(keys: np.ndarray, plan: SearchPlan) -> np.ndarray:
     """The maxima of the groups' sampled elements, largest first."""
-    index = np.arange(plan.n)
-    group = index // plan.chunk % plan.groups
-    position = index // (plan.chunk * plan.groups) * plan.chunk + index % plan.chunk
-    maxima = [keys[:, (group == g) & (position < plan.sampled)].max(axis=1) for g in range(plan.groups)]
+    group, sampled = groups_of(plan)
+    maxima = [keys[:, (group == g) & sampled].max(axis=1) for g in range(plan.groups)]
     return np.sort(np.stack(maxima, axis=1), axis=1)[:, ::-1]
 
 
