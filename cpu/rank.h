@@ -13,21 +13,21 @@ template <class V, class Word>
 void rank_all(Word* key, int32_t count, Word* rank) {
   constexpr int L = V::kLanes;
   V::store(key + count, V::set1(0));
-  for (int32_t block = 0; block < count; block += L) {
+  // Zeros come after everything, so that loops may run on to the end of the last block: their lengths then vary less
+  // from row to row, and so are predicted better.
+  const int32_t end = (count + L - 1) / L * L;
+  for (int32_t block = 0; block < end; block += L) {
     const auto keys = V::load(key + block);
-    const int32_t behind = block + L < count ? block + L : count;
     auto before = V::set1(0), before2 = V::set1(0);
-    int32_t j = 0;
-    for (; j < block; j += 2) {  // blocks are of even length
+    for (int32_t j = 0; j < block; j += 2) {
       before = V::count_ge(before, V::set1(key[j]), keys);
       before2 = V::count_ge(before2, V::set1(key[j + 1]), keys);
     }
-    for (; j < behind; ++j) before = V::count_before(before, V::set1(key[j]), keys, j - block);
-    for (; j + 1 < count; j += 2) {
+    for (int32_t j = block; j < block + L; ++j) before = V::count_before(before, V::set1(key[j]), keys, j - block);
+    for (int32_t j = block + L; j < end; j += 2) {
       before = V::count_gt(before, V::set1(key[j]), keys);
       before2 = V::count_gt(before2, V::set1(key[j + 1]), keys);
     }
-    if (j < count) before = V::count_gt(before, V::set1(key[j]), keys);
     V::store(rank + block, V::add(before, before2));
   }
 }

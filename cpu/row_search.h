@@ -13,12 +13,13 @@ template <class Word>
 class GroupMaxima {
  public:
   template <class Row>
-  GroupMaxima(const Row& row, const SearchPlan& plan) : groups_(plan.groups) {
+  GroupMaxima(const Row& row, const SearchPlan& plan) {
     using V = typename Row::V;
     // Column i holds the maximum of elements i, i + period, ...: one vectorised sweep does most of the work.
     const int32_t period = plan.chunk * plan.groups;
     const int32_t stride = most(plan.step / plan.chunk, 1);  // in periods, between those that are sampled
-    alignas(64) Word column[kMaxPeriod + Row::kLanes];
+    alignas(64) Word columns[2 * kMaxPeriod + Row::kLanes];
+    Word* const column = columns + period;
     for (int32_t i = 0; i < period; i += Row::kLanes) V::store(column + i, V::set1(0));
     for (int64_t round = 0; round * period < row.n() && plan.samples(int32_t(round * plan.chunk)); round += stride) {
       const auto begin = int32_t(round * period);
@@ -27,35 +28,46 @@ class GroupMaxima {
         V::store(at, V::max(V::load(at), keys));
       });
     }
-    alignas(64) Word unsorted[kGroups + Row::kLanes] = {};
-    for (int32_t place = 0; place < plan.chunk && plan.samples(place); place += plan.step) {
-      for (int32_t chunk = 0; chunk < plan.groups; ++chunk) {
-        Word& largest = unsorted[(chunk + plan.group_shift() * place) % plan.groups];
-        const Word key = column[chunk * plan.chunk + place];
-        largest = key > largest ? key : largest;
+    // Place p of group g is in column chunk * (g - shift * p) + p: for all groups at once, that is so many columns
+    // back, around the end.
+    copy(columns, column, period);
+    const int32_t back = plan.chunk * plan.group_shift() - 1;
+    alignas(64) Word group[kMaxPeriod + Row::kLanes];
+    for (int32_t i = 0; i < period; i += Row::kLanes) {
+      auto largest = V::load(column + i);
+      for (int32_t place = plan.step; place < plan.chunk && plan.samples(place); place += plan.step) {
+        largest = V::max(largest, V::load(column + i - place * back));
       }
+      V::store(group + i, largest);
     }
+    alignas(64) Word unsorted[kGroups + Row::kLanes];
+    for (int32_t i = 0; i < plan.groups; ++i) unsorted[i] = group[i * plan.chunk];
     alignas(64) Word rank[kGroups + Row::kLanes];
     rank_all<V>(unsorted, plan.groups, rank);
-    for (int group = 0; group < plan.groups; ++group) sorted_[rank[group]] = unsorted[group];
+    for (int32_t i = 0; i < plan.groups; ++i) sorted_[rank[i]] = unsorted[i];
   }
 
   Word at(int i) const { return sorted_[i]; }
+  // Zeros beyond the groups are above nothing, and are not asked about key 0: no pivot is as low.
   int above(Word key) const {
-    int count = 0;
-    for (int i = 0; i < groups_; ++i) count += sorted_[i] > key;
-    return count;
+    Word count = 0;
+    for (int i = 0; i < kGroups; ++i) count += Word(sorted_[i] > key);
+    return int(count);
   }
   int from(Word key) const {
-    int count = 0;
-    for (int i = 0; i < groups_; ++i) count += sorted_[i] >= key;
-    return count;
+    Word count = 0;
+    for (int i = 0; i < kGroups; ++i) count += Word(sorted_[i] >= key);
+    return int(count);
   }
 
  private:
   static constexpr int32_t kMaxPeriod = 16 * kGroups;
-  Word sorted_[kGroups];
-  int groups_;
+
+  static void copy(Word* to, const Word* from, int32_t count) {
+    for (int32_t i = 0; i < count; ++i) to[i] = from[i];
+  }
+
+  alignas(64) Word sorted_[kGroups] = {};
 };
 
 // What to select: every key above `above`, and of those from `lo` to `above` the first `quota` by index.

@@ -26,8 +26,8 @@ struct SearchPlan {
   float spread;     // half the distance, in ranks, between the two pivots of the first pass
   float slope;      // ranks per element near the k-th largest
 
-  // Chunks go to the groups in turn, and the elements of a chunk to groups far apart, so that neighbours, which are often alike, do not meet in
-  // one. With chunk c = i / chunk and place p = i % chunk of element i:
+  // Chunks go to the groups in turn, and the elements of a chunk to groups far apart, so that neighbours, which are
+  // often alike, do not meet in one. With chunk c = i / chunk and place p = i % chunk of element i:
   //   group = (c + group_shift() * p) % groups,      position in its group = c / groups * chunk + p.
   RTOPK_HD int32_t group_shift() const { return groups / chunk; }
   RTOPK_HD bool samples(int32_t position) const {
