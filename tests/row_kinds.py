@@ -26,8 +26,17 @@ def _correlated(rng: np.random.Generator, rows: int, n: int) -> np.ndarray:
     return x
 
 
-# The kinds on which the early-stopped search promises its share of the top k: an element's place in the row tells
-# nothing of its value.
+def _channels(rng: np.random.Generator, rows: int, n: int) -> np.ndarray:
+    """Four interleaved channels, each with an offset of its own."""
+    return _normal(rng, rows, n) + 3 * np.tile(rng.standard_normal((rows, 4)), (1, n // 4 + 1))[:, :n]
+
+
+def _periodic(rng: np.random.Generator, rows: int, n: int) -> np.ndarray:
+    """A noisy wave whose period is that of the search's groups."""
+    return np.sin(2 * np.pi * (np.arange(n) / 32 + rng.random((rows, 1)))) + 0.1 * _normal(rng, rows, n)
+
+
+# The kinds on which the early-stopped search promises its share of the top k.
 KINDS: dict[str, Rows] = {
     "normal": _normal,
     "uniform": lambda rng, rows, n: rng.random((rows, n)),
@@ -37,13 +46,15 @@ KINDS: dict[str, Rows] = {
     "softmax": _softmax,
     "varying scale": lambda rng, rows, n: _normal(rng, rows, n) * np.exp(2 * rng.standard_normal((rows, 1))),
     "bimodal": lambda rng, rows, n: _normal(rng, rows, n) + 20 * (rng.random((rows, n)) < 0.1),
+    "correlated 0.9": _correlated,
 }
 
-# The search's bad cases, where place and value go together. They cost recall at a given number of passes, never
-# exactness.
+# The search's bad cases, where an element's place in the row tells of its value. They cost recall at a given number of
+# passes, never exactness.
 BAD_KINDS: dict[str, Rows] = {
-    "correlated 0.9": _correlated,
     "ascending": lambda rng, rows, n: np.sort(_normal(rng, rows, n), axis=1),
+    "4 channels": _channels,
+    "period of 32": _periodic,
 }
 
 
