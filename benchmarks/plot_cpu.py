@@ -96,18 +96,20 @@ def draw_recall(case: dict) -> None:
         for result in json.loads((RESULTS / "early_stopping.json").read_text())
         if (result["kind"], result["n"], result["k"]) == (case["kind"], case["n"], case["k"])
     )
-    figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
-    reference = case["ms"].pop("lax.top_k")
-    for mode, ms in case["ms"].items():
-        passes = int(mode.removeprefix("max_iter=")) if mode.startswith("max_iter=") else None
-        share = found[passes - 1] if passes else 100.0
-        ax.scatter(ms, share, 40, OURS_LIGHT if passes else OURS, marker="s" if mode == "sorted" else "o", zorder=2)
-        where = "bottom" if mode == "sorted" else "top"
-        ax.annotate(f"  {MODES.get(mode, mode)}", (ms, share), va=where)
-    ax.set_xlim(0, 1.5 * max(case["ms"].values()))
-    ax.set_ylim(90, 101)
-    ax.set_title(f"jax_rtopk, {case['rows']}x{case['n']}, k={case['k']} (lax.top_k: {reference:.0f} ms)", fontsize=9)
-    ax.set(xlabel="milliseconds", ylabel="% of the true top k found")
+    shares = {
+        mode: found[int(mode.removeprefix("max_iter=")) - 1] for mode in case["ms"] if mode.startswith("max_iter=")
+    }
+    modes = [mode for mode in reversed(case["ms"]) if mode != "lax.top_k"]
+    figure, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
+    bars = ax.barh(
+        [MODES.get(mode, f"{mode}, unsorted") for mode in modes],
+        [case["ms"][mode] for mode in modes],
+        color=[OURS_LIGHT if mode in shares else OURS for mode in modes],
+    )
+    ax.bar_label(bars, [f"{shares.get(mode, 100):.1f} % found" for mode in modes], padding=3)
+    ax.set_xlim(0, 1.3 * max(case["ms"][mode] for mode in modes))
+    ax.grid(visible=False, axis="y")
+    ax.set_xlabel(f"ms for {case['rows']}x{case['n']}, k={case['k']} (lax.top_k: {case['ms']['lax.top_k']:.0f} ms)")
     save(figure, "cpu_recall")
 
 
