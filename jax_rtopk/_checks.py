@@ -53,7 +53,7 @@ def check_axis(name: str, axis: Any, operand: jax.Array) -> int:
             f"{operand.shape}, got {position}."
         )
     position %= operand.ndim
-    if operand.shape[position] > _MAX_LENGTH:
+    if isinstance(operand.shape[position], int) and operand.shape[position] > _MAX_LENGTH:
         raise ValueError(
             f"{name}: the selection axis may be at most 2**31 - 1 long, as indices are int32, got "
             f"{operand.shape[position]}. Split it, select from each part, then from what was selected."

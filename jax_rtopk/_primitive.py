@@ -28,8 +28,8 @@ class _Operation:
     dense: bool  # whether the results are as long as the row, rather than k long
 
 
-def _primitive(operation: _Operation) -> Any:  # a Primitive, whose methods are untyped
-    primitive: Any = Primitive(_native.PREFIX + operation.name)
+def _primitive(operation: _Operation) -> Primitive:
+    primitive = Primitive(_native.PREFIX + operation.name)
     primitive.multiple_results = True
     primitive.def_impl(partial(xla.apply_primitive, primitive))
     primitive.def_abstract_eval(partial(_abstract_eval, operation))
@@ -45,7 +45,7 @@ def _abstract_eval(operation: _Operation, operand: Any, *, k: int, **_: Any) -> 
     return [operand.update(shape=shape, dtype=np.dtype(t or operand.dtype), weak_type=False) for t in operation.results]
 
 
-def _batch(primitive: Any, args: Sequence[Any], dims: Sequence[int], **params: Any) -> tuple[Any, list[int]]:
+def _batch(primitive: Primitive, args: Sequence[Any], dims: Sequence[int], **params: Any) -> tuple[Any, list[int]]:
     (operand,), (dim,) = args, dims
     if dim == operand.ndim - 1:  # anywhere else it is a batch axis already
         operand, dim = jnp.moveaxis(operand, dim, 0), 0

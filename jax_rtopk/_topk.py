@@ -26,7 +26,7 @@ class TopK(NamedTuple):
 def _prepare(
     name: str, operand: Any, k: Any, axis: Any, max_iter: Any, implementation: Any
 ) -> tuple[jax.Array, int, dict[str, Any]]:
-    """Checks what the three functions have in common: the operand with the selection axis last, that axis, parameters."""
+    """Checks what all three take; returns the operand with the selection axis last, that axis, and parameters."""
     x = check_operand(name, operand)
     position = check_axis(name, axis, x)
     check_implementation(name, implementation)

@@ -69,6 +69,10 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "native_only: a test of native code, so not for the pure-JAX definitions")
+
+
 def pytest_report_header(config):
     return f"jax {jax.__version__}, back ends: {config.getoption('backends')}"
 
@@ -76,8 +80,9 @@ def pytest_report_header(config):
 def pytest_generate_tests(metafunc):
     if "backend" in metafunc.fixturenames:
         names = metafunc.config.getoption("backends").split(",")
-        marks = {"gpu": [pytest.mark.gpu]}
-        params = [pytest.param(name, marks=marks.get(name, [])) for name in names]
+        if metafunc.definition.get_closest_marker("native_only"):
+            names = [name for name in names if name != "xla"]
+        params = [pytest.param(name, marks=[pytest.mark.gpu] if name == "gpu" else []) for name in names]
         metafunc.parametrize("backend", params, indirect=True, scope="session")
 
 

@@ -54,7 +54,8 @@ def test_sorted_unsorted_and_mask_select_the_same(problem, largest):
     with oracle.x64_for(x.dtype):
         operand = jnp.asarray(x)
         by_rank, by_index = (
-            topk(operand, k, largest=largest, sorted=is_sorted, max_iter=max_iter).indices for is_sorted in (True, False)
+            topk(operand, k, largest=largest, sorted=is_sorted, max_iter=max_iter).indices
+            for is_sorted in (True, False)
         )
         mask = topk_mask(operand, k, largest=largest, max_iter=max_iter)
         dense = topk_sparsify(operand, k, max_iter=max_iter)

@@ -41,7 +41,13 @@ BAD_CALLS = {
     "max_iter -1": (X, {"k": 1, "max_iter": -1}, ValueError, "max_iter must be at least 1, got -1", "None"),
     "float max_iter": (X, {"k": 1, "max_iter": 2.5}, TypeError, "max_iter must be a static .*, got 2.5", "int()"),
     "bool max_iter": (X, {"k": 1, "max_iter": True}, TypeError, "max_iter must be .*, got the bool", "int(True)"),
-    "implementation": (X, {"k": 1, "implementation": "cuda"}, ValueError, "implementation must be", '"native" or "xla"'),
+    "implementation": (
+        X,
+        {"k": 1, "implementation": "cuda"},
+        ValueError,
+        "implementation must be",
+        '"native" or "xla"',
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Custom calls that jax_rtopk's own functions would never make: the handlers must refuse them, not read out of bounds."""
+"""Custom calls that no function of jax_rtopk would make: the handlers must refuse them, not read out of bounds."""
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from jax_rtopk import _native
+
+pytestmark = pytest.mark.native_only
 
 ATTRIBUTES = {
     "topk": {"largest": True, "sorted": True},
@@ -17,8 +19,6 @@ ATTRIBUTES = {
 @pytest.fixture
 def call(backend):
     """Makes a custom call of one operation with results of any shape and dtype."""
-    if not backend.native:
-        pytest.skip("has no custom calls")
     target = _native.BACKENDS["cuda" if backend.name == "gpu" else "cpu"].target
 
     def call(operation, operand, results, k, max_iter=0):

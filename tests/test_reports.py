@@ -69,7 +69,9 @@ def test_fewer_finite_values_than_k():
 
 
 def test_rows_that_differ_in_the_low_mantissa_bits():
-    x = (np.float32(1).view(np.uint32) + np.random.default_rng(0).integers(0, 1024, (8, 700), np.uint32)).view(np.float32)
+    x = (np.float32(1).view(np.uint32) + np.random.default_rng(0).integers(0, 1024, (8, 700), np.uint32)).view(
+        np.float32
+    )
     check(x, 30)
 
 

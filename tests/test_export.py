@@ -1,0 +1,134 @@
+"""jax.export: round trips, symbolic shapes, and the stable names and attributes of the custom calls."""
+
+import re
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+
+from jax_rtopk import _native, export_disabled_checks, topk, topk_mask, topk_sparsify
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """A CUDA back end to lower for: that needs neither a GPU nor the kernels."""
+    monkeypatch.setitem(_native.BACKENDS, "cuda", _native.Backend(None, _native.PREFIX))
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
+def export(function, *operands, **arguments):
+    return jax.export.export(jax.jit(function), disabled_checks=export_disabled_checks(), **arguments)(*operands)
+
+
+def f32(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def normal(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def all_three(x):
+    return *topk(x, 3), topk_mask(x, 3, largest=False), topk_sparsify(x, 3, by_magnitude=True)
+
+
+def check_all_three(got, x):
+    values, indices, mask, dense = got
+    oracle.assert_same(values, oracle.topk(x, 3)[0])
+    oracle.assert_same(indices, oracle.topk(x, 3)[1])
+    oracle.assert_same(mask, oracle.mask(x, 3, largest=False))
+    oracle.assert_same(dense, np.where(oracle.mask(x, 3, by_magnitude=True), x, np.float32(0)))
+
+
+def test_round_trip():
+    x = normal(5, 8)
+    data = export(all_three, f32(5, 8)).serialize()
+    check_all_three(jax.export.deserialize(data).call(x), x)
+
+
+def test_round_trip_of_a_gradient():
+    x = normal(5, 8)
+
+    def loss(x):
+        return (topk(x, 3).values ** 2).sum() + topk_sparsify(x, 2).sum()
+
+    exported = jax.export.deserialize(export(loss, f32(5, 8)).serialize(vjp_order=1))
+    np.testing.assert_allclose(jax.grad(exported.call)(x), jax.grad(loss)(x), rtol=1e-6)
+
+
+def test_refused_without_the_disabled_checks():
+    with pytest.raises(ValueError, match="jax_rtopk_topk"):
+        jax.export.export(jax.jit(all_three))(f32(5, 8))
+
+
+def test_names_of_the_disabled_checks():
+    checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in ("topk", "mask", "sparsify")}
+    assert set(export_disabled_checks()) == checks
+
+
+@pytest.mark.parametrize("implementation", [None, "xla"])
+def test_symbolic_batch(implementation):
+    batch, rows = jax.export.symbolic_shape("batch, rows")
+    exported = export(lambda x: topk(x, 3, implementation=implementation), f32(batch, rows, 8))
+    for shape in ((1, 1, 8), (4, 5, 8)):
+        x = normal(*shape)
+        values, indices = exported.call(x)
+        oracle.assert_same(indices, oracle.topk(x, 3)[1])
+        oracle.assert_same(values, oracle.topk(x, 3)[0])
+
+
+@pytest.mark.parametrize("implementation", [None, "xla"])
+def test_symbolic_row_length(implementation):
+    rows, n = jax.export.symbolic_shape("rows, n", constraints=["n >= 3"])
+    exported = export(lambda x: topk_mask(x, 3, implementation=implementation), f32(rows, n))
+    for shape in ((2, 3), (4, 50)):
+        x = normal(*shape)
+        oracle.assert_same(exported.call(x), oracle.mask(x, 3))
+
+
+def test_symbolic_row_length_that_may_be_less_than_k():
+    rows, n = jax.export.symbolic_shape("rows, n")
+    with pytest.raises(Exception, match="'n' < '3' is inconclusive"):
+        export(lambda x: topk(x, 3), f32(rows, n))
+
+
+def custom_calls(text):
+    """Target -> attributes, of the package's custom calls in a module's text."""
+    found = re.findall(r"custom_call @(jax_rtopk_\w+)\(.*?mhlo\.backend_config = {(.*?)}", text)
+    return {target: sorted(attributes.split(", ")) for target, attributes in found}
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("platforms", [("cuda",), ("cpu",)])
+def test_custom_calls_are_stable(platforms):
+    """Programs exported by one release must run under the next."""
+    exported = export(lambda x: (all_three(x), topk(x, 2, sorted=False, max_iter=5)), f32(5, 8), platforms=platforms)
+    text = exported.mlir_module()
+    assert custom_calls(text.replace("k = 2 ", "k = 3 ")) == {
+        "jax_rtopk_topk": ["k = 3 : i64", "largest = true", "max_iter = 5 : i64", "sorted = false"],
+        "jax_rtopk_mask": ["by_magnitude = false", "k = 3 : i64", "largest = false", "max_iter = 0 : i64"],
+        "jax_rtopk_sparsify": ["by_magnitude = true", "k = 3 : i64", "max_iter = 0 : i64"],
+    }
+    assert text.count("stablehlo.custom_call @") == 4
+
+
+@pytest.mark.usefixtures("cuda")
+def test_one_export_for_several_platforms():
+    exported = export(all_three, f32(5, 8), platforms=("cpu", "cuda", "tpu"))
+    text = exported.mlir_module()
+    assert text.count("custom_call @jax_rtopk_topk(") == 2
+    assert "top_k" in text or "mhlo.topk" in text  # pure JAX for the TPU
+    x = normal(5, 8)
+    check_all_three(exported.call(x), x)
+
+
+@pytest.mark.parametrize("platform", ["tpu", "rocm"])
+def test_platforms_without_native_code_get_pure_jax(platform):
+    assert "jax_rtopk" not in export(all_three, f32(5, 8), platforms=(platform,)).mlir_module().split("loc(")[0]
+    with pytest.raises(NotImplementedError, match="needs native code for the platform"):
+        export(lambda x: topk(x, 3, implementation="native"), f32(5, 8), platforms=(platform,))

@@ -1,0 +1,92 @@
+"""Which implementation runs, and what the package does where native modules are missing or broken."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jax_rtopk
+from jax_rtopk import _native, topk, topk_mask, topk_sparsify
+
+FUNCTIONS = [topk, topk_mask, topk_sparsify]
+
+
+def calls_native(function, **arguments):
+    lowered = jax.jit(lambda x: function(x, 3, **arguments)).lower(jnp.ones((4, 8)))
+    return "jax_rtopk_" in lowered.as_text()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_implementation(backend, function):
+    assert calls_native(function) == backend.native
+    assert not calls_native(function, implementation="xla")
+    if backend.native:
+        assert calls_native(function, implementation="native")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_native_that_is_not_there(function, monkeypatch):
+    monkeypatch.setattr(_native, "BACKENDS", {})
+    jax.clear_caches()
+    x = jnp.ones((4, 8))
+    message = r'implementation="native" needs native code for the platform.* has it for: none.*JAX_RTOPK_CUDA=ON'
+    with pytest.raises(NotImplementedError, match=message):
+        function(x, 3, implementation="native")
+    with pytest.raises(NotImplementedError, match=message):
+        jax.jit(lambda x: function(x, 3, implementation="native"))(x)
+    assert jax.tree.leaves(function(x, 0, implementation="native"))  # an empty selection needs no native code
+
+
+def run_python(code, path):
+    """Runs a program with a package folder of its own, and without what this suite has set."""
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    environment |= {"PYTHONPATH": os.pathsep.join([str(path), *sys.path]), "JAX_PLATFORMS": "cpu"}
+    return subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture
+def pure_python(tmp_path):
+    """A checkout: the package's Python files alone."""
+    package = tmp_path / "jax_rtopk"
+    package.mkdir()
+    for source in Path(jax_rtopk.__file__).parent.glob("*.py"):
+        shutil.copy(source, package)
+    return tmp_path
+
+
+def test_without_native_modules(pure_python):
+    code = """
+import jax_rtopk, jax_rtopk._native, jax.numpy as jnp
+assert jax_rtopk._native.BACKENDS == {}, jax_rtopk._native.BACKENDS
+print(jax_rtopk.topk(jnp.array([1.0, 3.0, 2.0]), 2).indices.tolist())
+"""
+    done = run_python(code, pure_python)
+    assert (done.stdout, done.returncode) == ("[1, 2]\n", 0), done.stderr
+
+
+def test_broken_native_module_is_reported(pure_python):
+    (pure_python / "jax_rtopk" / "_cpu.py").write_text("import no_such_library")
+    done = run_python("import jax_rtopk", pure_python)
+    assert done.returncode == 1
+    assert "No module named 'no_such_library'" in done.stderr
+
+
+def test_import_leaves_jax_to_be_configured():
+    """Registering targets must not start JAX's back ends."""
+    code = """
+import jax, jax_rtopk
+jax.config.update("jax_num_cpu_devices", 3)
+print(jax.device_count())
+"""
+    done = run_python(code, Path(jax_rtopk.__file__).parents[1])
+    assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
+
+
+def test_public_names():
+    assert set(jax_rtopk.__all__) == {"TopK", "export_disabled_checks", "topk", "topk_mask", "topk_sparsify"}
+    assert jax_rtopk.__version__[0].isdigit()
