@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp, 1)
     const int64_t row = mine < task.rows ? mine : task.rows - 1;
     const RowView<Bits> view = task.view(row);
     const RegisterRow<Bits, Team, kPacks> held(view, team);
-    typename Sink::OfRow results(sink, row, view, scratch + kMaximaBytes, mine < task.rows);
+    typename Sink::template OfRow<Team> results(sink, row, view, scratch + kMaximaBytes, mine < task.rows);
     select_row(held, team, task.plan, task.max_iter, scratch, results);
     results.finish(team);
   }
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, 1) select_in_block(Task<Bits> task, 
   for (int64_t row = blockIdx.x; row < task.rows; row += gridDim.x) {
     const RowView<Bits> view = task.view(row);
     const Row held(view, team);
-    typename Sink::OfRow results(sink, row, view, Team::kScratchBytes, true);
+    typename Sink::template OfRow<Team> results(sink, row, view, Team::kScratchBytes, true);
     select_row(held, team, task.plan, task.max_iter, Team::kScratchBytes, results);
     results.finish(team);
   }
@@ -86,9 +86,11 @@ class Launcher {
  private:
   static constexpr int kPack = RowView<Bits>::kPack;
 
-  static unsigned blocks(int64_t rows, int64_t rows_per_block) {
+  // As many as the GPU can hold at a time; each takes rows in turn.
+  static unsigned blocks(int64_t rows, int64_t rows_per_block, int threads) {
     const int64_t needed = (rows - 1) / rows_per_block + 1;
-    return unsigned(needed < policy::kMaxBlocks ? needed : policy::kMaxBlocks);
+    const int64_t held = int64_t(multiprocessors()) * (policy::kThreadsPerMultiprocessor / threads);
+    return unsigned(std::clamp<int64_t>(held, 1, needed));
   }
 
   template <int kLanes>
@@ -105,8 +107,9 @@ class Launcher {
       if (int64_t(kLanes) * kPacks * kPack < task_.plan.n) return in_warp_with<kLanes, 2 * kPacks>();
     constexpr int kTeams = policy::kWarpsPerBlock * kWarp / kLanes;
     const int team_bytes = (GroupMaxima<WarpTeam<kLanes>, WordOf<Bits>>::kBytes + staged_bytes_ + 7) / 8 * 8;
-    return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, Sink>, blocks(task_.rows, kTeams),
-                  policy::kWarpsPerBlock * kWarp, size_t(kTeams) * team_bytes, stream_, task_, sink_, team_bytes);
+    return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, Sink>,
+                  blocks(task_.rows, kTeams, policy::kWarpsPerBlock * kWarp), policy::kWarpsPerBlock * kWarp,
+                  size_t(kTeams) * team_bytes, stream_, task_, sink_, team_bytes);
   }
 
   template <int kThreads, int kKeys>
@@ -118,8 +121,8 @@ class Launcher {
   std::string in_block(const char* name) const {
     using Team = BlockTeam<kThreads>;
     const int shared = Team::kScratchBytes + larger(GroupMaxima<Team, WordOf<Bits>>::kBytes, staged_bytes_);
-    return launch(name, select_in_block<Bits, kThreads, Row, Sink>, blocks(task_.rows, 1), kThreads, size_t(shared),
-                  stream_, task_, sink_);
+    return launch(name, select_in_block<Bits, kThreads, Row, Sink>, blocks(task_.rows, 1, kThreads), kThreads,
+                  size_t(shared), stream_, task_, sink_);
   }
 
   const Task<Bits>& task_;

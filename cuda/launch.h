@@ -16,6 +16,8 @@ std::string launch(const char* name, void (*kernel)(Parameters...), unsigned blo
   return emulator::launch(name, kernel, blocks, threads, shared_bytes, arguments...);
 }
 
+inline int multiprocessors() { return 1; }
+
 inline std::string fill_with_zeros(void* data, size_t bytes, Stream) {
   std::memset(data, 0, bytes);
   return "";
@@ -38,6 +40,14 @@ std::string launch(const char* name, void (*kernel)(Parameters...), unsigned blo
   config.stream = stream;
   cudaLaunchKernelEx(&config, kernel, arguments...);
   return result_of(name, cudaGetLastError());
+}
+
+// Of the current device; 0 if there is none.
+inline int multiprocessors() {
+  int device = 0, count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return 0;
+  if (cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) return 0;
+  return count;
 }
 
 inline std::string fill_with_zeros(void* data, size_t bytes, Stream stream) {

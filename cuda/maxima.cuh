@@ -2,36 +2,11 @@
 #pragma once
 
 #include "cuda/row.cuh"
+#include "cuda/sort.cuh"
 #include "cuda/team.cuh"
 #include "native/search_plan.h"
 
 namespace jax_rtopk::cuda {
-
-// Sorts kEach * kLanes words of a team, largest first; word i is slot i % kEach of lane i / kEach. A bitonic network:
-// distances below kEach stay in a lane.
-template <int kLanes, class Word, int kEach>
-RTOPK_DEVICE void sort_descending(Word (&words)[kEach]) {
-  const int base = this_lane() % kLanes * kEach;
-#pragma unroll
-  for (int size = 2; size <= kLanes * kEach; size *= 2) {
-#pragma unroll
-    for (int distance = size / 2; distance > 0; distance /= 2) {
-#pragma unroll
-      for (int slot = 0; slot < kEach; ++slot) {
-        const bool descending = ((base + slot) & size) == 0;
-        if (distance >= kEach) {
-          const bool first = ((base + slot) & distance) == 0;
-          const Word other = __shfl_xor_sync(kFullMask, words[slot], distance / kEach, kLanes);
-          words[slot] = first == descending ? larger(words[slot], other) : smaller(words[slot], other);
-        } else if ((slot & distance) == 0) {
-          const Word a = words[slot], b = words[slot + distance];
-          words[slot] = descending ? larger(a, b) : smaller(a, b);
-          words[slot + distance] = descending ? smaller(a, b) : larger(a, b);
-        }
-      }
-    }
-  }
-}
 
 // A maximum a lane. For teams of whole warps: the questions are answered by votes.
 template <class Word>
@@ -69,8 +44,8 @@ struct SharedMaxima {
 };
 
 // The sampled maximum of each of the kEach groups that this lane answers for, within its warp, and the largest key that
-// the thread holds. A lane's packs hold kEach chunks; the places of a chunk belong to groups far apart (SearchPlan), which
-// are whole lanes away.
+// the thread holds. A lane's packs hold kEach chunks; the places of a chunk belong to groups far apart (SearchPlan),
+// which are whole lanes away.
 template <int kEach, class Row, class Team>
 RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, const SearchPlan& plan,
                                               typename Row::Word (&maxima)[kEach]) {
@@ -103,7 +78,8 @@ RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, 
 #pragma unroll
     for (int group = 0; group < kEach; ++group) {
       const int from = this_lane() - kShift * place;  // within the team's lanes, around
-      const Word other = __shfl_sync(kFullMask, sampled[group * kChunk + place], from & (Team::kLanes - 1), Team::kLanes);
+      const Word other =
+          __shfl_sync(kFullMask, sampled[group * kChunk + place], from & (Team::kLanes - 1), Team::kLanes);
       maxima[group] = larger(maxima[group], other);
     }
   }

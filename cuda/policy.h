@@ -24,8 +24,9 @@ inline constexpr int kStreamBlock = 512;
 // grants a block 48 KiB unasked.
 inline constexpr int kStagedBytes = 47 * 1024;
 
-// Blocks of a launch at most; beyond, a block takes several rows in turn.
-inline constexpr int64_t kMaxBlocks = int64_t(1) << 20;
+// A launch has no more blocks than the GPU can hold at this many threads a multiprocessor; each block takes rows in
+// turn.
+inline constexpr int kThreadsPerMultiprocessor = 2048;
 
 // How many lanes share a row: kGroups groups of `chunk` elements must be dealt to them evenly.
 constexpr int lanes(const SearchPlan& plan, int item_bytes) { return kGroups * plan.chunk * item_bytes / 16; }

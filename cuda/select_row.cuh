@@ -71,8 +71,12 @@ RTOPK_DEVICE void emit(const Row& row, Team& team, const Search<typename Row::Wo
     unsigned total;
     const unsigned before = team.sum_before(unsigned(__popc(sure)) | unsigned(__popc(others)) << 16, total);
     const int sure_rank = certain_before + int(before & 0xffff), other_rank = others_before + int(before >> 16);
-    const unsigned chosen = first_bits(sure, k - sure_rank) | first_bits(others, room - other_rank);
-    sink.take(first, chosen, smaller(sure_rank, k) + smaller(other_rank, room), keys);
+    if (all) {
+      sink.take(first, reach, sure_rank, keys);
+    } else {
+      const unsigned chosen = first_bits(sure, k - sure_rank) | first_bits(others, room - other_rank);
+      sink.take(first, chosen, smaller(sure_rank, k) + smaller(other_rank, room), keys);
+    }
     certain_before += int(total & 0xffff);
     others_before += int(total >> 16);
   });

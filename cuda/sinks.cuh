@@ -56,6 +56,7 @@ struct PairSink {
   bool sorted;
   bool staged;  // the row's results meet in shared memory: to be sorted there, and stored coalesced
 
+  template <class Team>
   class OfRow {
    public:
     static constexpr bool kRanked = true;
@@ -71,7 +72,7 @@ struct PairSink {
       for (int j = 0; j < RowView<Bits>::kPack; ++j) {
         if (!(chosen >> j & 1)) continue;
         const Selected<Word> item{keys[j], int32_t(first + j)};
-        if (sink_.staged) {
+        if (staged()) {
           stage_.save(unsigned(before), item);
         } else if (active_) {
           results_.save(unsigned(before), item);
@@ -80,21 +81,48 @@ struct PairSink {
       }
     }
 
-    template <class Team>
     RTOPK_DEVICE void finish(Team& team) {
       const auto k = unsigned(sink_.k);
       team.sync();
-      if (sink_.staged) {
+      if (!staged()) {
+        if (sink_.sorted) sort_selected(team, results_, k);
+        return;
+      }
+      if (sink_.sorted && kInRegisters && k <= Team::kThreads) {
+        sort_in_registers<1>(team, k);
+      } else if (sink_.sorted && kInRegisters && k <= 2 * Team::kThreads) {
+        sort_in_registers<2>(team, k);
+      } else {
         if (sink_.sorted) sort_selected(team, stage_, k);
         if (active_)
           for (unsigned i = unsigned(team.rank()); i < k; i += Team::kThreads) results_.save(i, stage_.load(i));
-        team.sync();  // before the next row is staged
-      } else if (sink_.sorted) {
-        sort_selected(team, results_, active_ ? k : 0);
       }
+      team.sync();  // before the next row is staged
     }
 
    private:
+    static constexpr bool kInWarp = Team::kWarps == 1;  // whose rows are always staged
+    static constexpr bool kInRegisters = kInWarp && sizeof(Bits) < 8;
+
+    RTOPK_DEVICE bool staged() const { return kInWarp || sink_.staged; }
+
+    // From the stage to the results, kEach elements a lane.
+    template <int kEach>
+    RTOPK_DEVICE void sort_in_registers(Team& team, unsigned k) {
+      if constexpr (kInRegisters) {
+        using Order = cuda::Order<sizeof(Bits)>;
+        typename Order::Word orders[kEach];
+        const unsigned first = unsigned(team.rank()) * kEach;
+#pragma unroll
+        for (int slot = 0; slot < kEach; ++slot)
+          orders[slot] = first + slot < k ? Order::of(stage_.load(first + slot)) : 0;
+        sort_descending<Team::kThreads>(orders);
+#pragma unroll
+        for (int slot = 0; slot < kEach; ++slot)
+          if (active_ && first + slot < k) results_.save(first + slot, Order::item(orders[slot]));
+      }
+    }
+
     const PairSink& sink_;
     GlobalStore<Bits> results_;
     SharedStore<Word> stage_;
@@ -108,6 +136,7 @@ struct MaskSink {
   Global<uint8_t> mask;
   bool packed;  // as the operand's, for the flags of a pack
 
+  template <class Team>
   class OfRow {
    public:
     static constexpr bool kRanked = false;
@@ -123,7 +152,6 @@ struct MaskSink {
       store_run(mask_, first, n_, packed_, flags);
     }
 
-    template <class Team>
     RTOPK_DEVICE void finish(Team&) {}
 
    private:
@@ -140,6 +168,7 @@ struct DenseSink {
   bool packed;
   bool reload;  // keys don't tell the elements
 
+  template <class Team>
   class OfRow {
    public:
     static constexpr bool kRanked = false;
@@ -165,7 +194,6 @@ struct DenseSink {
       store_run(dense_, first, n_, packed_, out);
     }
 
-    template <class Team>
     RTOPK_DEVICE void finish(Team&) {}
 
    private:

@@ -1,9 +1,35 @@
-// Sorting of selected elements where they lie: by key, largest first, then by index.
+// Sorting: words in registers, and selected elements where they lie, by key, largest first, then by index.
 #pragma once
 
 #include "cuda/team.cuh"
 
 namespace jax_rtopk::cuda {
+
+// Sorts kEach * kLanes words of a team, largest first; word i is slot i % kEach of lane i / kEach. A bitonic network:
+// distances below kEach stay in a lane.
+template <int kLanes, class Word, int kEach>
+RTOPK_DEVICE void sort_descending(Word (&words)[kEach]) {
+  const int base = this_lane() % kLanes * kEach;
+#pragma unroll
+  for (int size = 2; size <= kLanes * kEach; size *= 2) {
+#pragma unroll
+    for (int distance = size / 2; distance > 0; distance /= 2) {
+#pragma unroll
+      for (int slot = 0; slot < kEach; ++slot) {
+        const bool descending = ((base + slot) & size) == 0;
+        if (distance >= kEach) {
+          const bool first = ((base + slot) & distance) == 0;
+          const Word other = __shfl_xor_sync(kFullMask, words[slot], distance / kEach, kLanes);
+          words[slot] = first == descending ? larger(words[slot], other) : smaller(words[slot], other);
+        } else if ((slot & distance) == 0) {
+          const Word a = words[slot], b = words[slot + distance];
+          words[slot] = descending ? larger(a, b) : smaller(a, b);
+          words[slot + distance] = descending ? smaller(a, b) : larger(a, b);
+        }
+      }
+    }
+  }
+}
 
 template <class Word>
 struct Selected {
@@ -12,6 +38,22 @@ struct Selected {
 
   RTOPK_DEVICE bool before(const Selected& other) const {
     return key > other.key || (key == other.key && index < other.index);
+  }
+};
+
+// An element of a row of at most kWarpRowMax as one word, the larger the earlier: for keys that leave room for the
+// index. Never 0.
+template <int key_bytes>
+struct Order {
+  using Word = std::conditional_t<key_bytes <= 2, uint32_t, uint64_t>;
+  static constexpr int kIndexBits = 8 * int(sizeof(Word)) / 2;
+  static constexpr Word kIndexMask = (Word(1) << kIndexBits) - 1;
+
+  RTOPK_DEVICE static Word of(const Selected<uint32_t>& item) {
+    return Word(item.key) << kIndexBits | (kIndexMask - Word(item.index));
+  }
+  RTOPK_DEVICE static Selected<uint32_t> item(Word order) {
+    return {uint32_t(order >> kIndexBits), int32_t(kIndexMask - (order & kIndexMask))};
   }
 };
 
