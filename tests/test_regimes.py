@@ -1,0 +1,66 @@
+"""Rows on both sides of the lengths at which back ends change kernels, and more rows than they hold at a time."""
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import oracle
+import pytest
+import search_spec
+
+from jax_rtopk import topk, topk_mask, topk_sparsify
+
+pytestmark = pytest.mark.native_only
+
+
+def assert_selects(backend, x, k, max_iter):
+    """All four outputs against the specification."""
+    keys = oracle.keys(x)
+    mask = oracle.mask(x, k) if max_iter is None else search_spec.select(keys, k, max_iter, x.dtype.itemsize)
+    by_index = np.nonzero(mask)[1].reshape(len(x), k).astype(np.int32)
+    order = np.argsort(~np.take_along_axis(keys, by_index, 1), axis=1, kind="stable")
+    by_key = np.take_along_axis(by_index, order, 1)
+    with oracle.x64_for(x.dtype):
+        operand = jnp.asarray(x)
+        for is_sorted, indices in ((False, by_index), (True, by_key)):
+            got = topk(operand, k, sorted=is_sorted, max_iter=max_iter)
+            oracle.assert_same(got.indices, indices)
+            oracle.assert_same(got.values, np.take_along_axis(x, indices, 1))
+        oracle.assert_same(topk_mask(operand, k, max_iter=max_iter), mask)
+        oracle.assert_same(topk_sparsify(operand, k, max_iter=max_iter), np.where(mask, x, np.zeros((), x.dtype)))
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.uint8, ml_dtypes.bfloat16, np.float32, np.float64], ids=lambda d: np.dtype(d).name
+)
+@pytest.mark.parametrize(
+    ("n", "k", "max_iter"),
+    [
+        (1023, 100, None),
+        (1024, 1024, None),
+        (1025, 64, 2),
+        (4096, 1, None),
+        (4096, 2000, None),
+        (4097, 4097, None),
+        (16384, 300, 3),
+        (16385, 2, None),
+        (16385, 6000, None),
+        (40000, 100, 1),
+    ],
+)
+def test_long_rows(backend, dtype, n, k, max_iter):
+    x = oracle.operand(np.random.default_rng(n + k), np.dtype(dtype), (2, n), oracle.KINDS[0])
+    assert_selects(backend, x, k, max_iter)
+
+
+@pytest.mark.parametrize("kind", ["few", "constant"])
+@pytest.mark.parametrize("n", [1024, 4096, 16384, 20000])
+def test_ties_across_the_boundary(backend, n, kind):
+    levels = 3 if kind == "few" else 1
+    x = np.random.default_rng(n).integers(0, levels, (2, n)).astype(np.float32)
+    assert_selects(backend, x, n // 5, None)
+
+
+@pytest.mark.parametrize(("rows", "n", "k"), [(2100, 5, 2), (1100, 33, 7), (600, 64, 8), (300, 130, 20), (20, 1100, 9)])
+def test_more_rows_than_are_held_at_a_time(backend, rows, n, k):
+    x = np.random.default_rng(rows).standard_normal((rows, n)).astype(np.float32)
+    assert_selects(backend, x, k, None)
