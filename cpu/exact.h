@@ -59,7 +59,7 @@ void collect_block(const Row& block, const SearchPlan& plan, Survivors<typename 
   constexpr int32_t kCapacity = Survivors<Word>::kCapacity;
   const int32_t n = block.n(), k = plan.k;
   survivors.clear();
-  if (n <= most(2 * k, 64)) return survivors.append(block, 0, n, 0);
+  if (n <= most(k + k / 2, kGroups)) return survivors.append(block, 0, n, 0);
 
   const StridedMaxima<Row> maxima(block, plan.sampled >= n ? n : plan.sampled * plan.groups);
   const int guess = int(plan.rank + plan.spread * 1.5F) + 1;

@@ -1,11 +1,10 @@
 // The kernels for one instruction set: RTOPK_ISA names it, and the namespace that keeps its code apart.
 #include "cpu/kernels_isa.h"
 
-#include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "cpu/exact.h"
+#include "cpu/radix_sort.h"
 #include "cpu/row_search.h"
 
 namespace jax_rtopk::RTOPK_ISA {
@@ -55,12 +54,6 @@ class Selector {
   }
 
  private:
-  struct Element {
-    Word key;
-    int32_t index;
-    bool operator<(const Element& other) const { return key != other.key ? key > other.key : index < other.index; }
-  };
-
   bool ranked() const { return request_.max_iter == 0 && request_.k <= kMaxRankedK; }
 
   void sort(int32_t* indices) {
@@ -70,10 +63,10 @@ class Selector {
       std::memcpy(indices, survivors_.sorted(k_), size_t(k_) * sizeof(int32_t));
       return;
     }
-    elements_.resize(size_t(k_));
-    for (int32_t i = 0; i < k_; ++i) elements_[size_t(i)] = {row_.key(indices[i]), indices[i]};
-    std::sort(elements_.begin(), elements_.end());
-    for (int32_t i = 0; i < k_; ++i) indices[i] = elements_[size_t(i)].index;
+    auto* const elements = sorter_.elements(k_);
+    for (int32_t i = 0; i < k_; ++i) elements[i] = {row_.key(indices[i]), indices[i]};
+    const auto* const sorted = sorter_.sort_descending();
+    for (int32_t i = 0; i < k_; ++i) indices[i] = sorted[i].index;
   }
 
   const Job& job_;
@@ -81,7 +74,7 @@ class Selector {
   const int32_t k_;
   Row<Bits> row_;
   Survivors<Word> survivors_;
-  std::vector<Element> elements_;
+  RadixSort<Word> sorter_;
 };
 
 template <class Bits>

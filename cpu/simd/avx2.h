@@ -53,17 +53,20 @@ struct Vec<uint32_t> {
   static Reg max(Reg a, Reg b) { return _mm256_max_epu32(a, b); }
   static Mask gt(Reg a, Reg b) { return ~ge(b, a) & 0xFF; }
   static Mask ge(Reg a, Reg b) { return bits(at_least(a, b)); }
-  static Reg count_gt(Reg count, Reg a, Reg b) {
-    // a > b is not (b >= a): one too many for every lane, minus one where b >= a
-    return _mm256_add_epi32(_mm256_sub_epi32(count, _mm256_set1_epi32(-1)), at_least(b, a));
-  }
   static Reg count_ge(Reg count, Reg a, Reg b) { return _mm256_sub_epi32(count, at_least(a, b)); }
-  // count + 1 in every lane where a > b, or a == b and the lane is after `lane`
+
+  // For ranking, on keys that to_ordered() has prepared (and undoes): count + 1, or - 1, in lanes where a > b. They are
+  // moved by half the range, since the comparison is a signed one.
+  static Reg to_ordered(Reg x) { return _mm256_xor_si256(x, _mm256_set1_epi32(int(0x80000000U))); }
+  static Reg count_greater(Reg count, Reg a, Reg b) { return _mm256_sub_epi32(count, _mm256_cmpgt_epi32(a, b)); }
+  static Reg uncount_greater(Reg count, Reg a, Reg b) { return _mm256_add_epi32(count, _mm256_cmpgt_epi32(a, b)); }
+  // + 1 where a > b, or a == b and the lane is after `lane`
   static Reg count_before(Reg count, Reg a, Reg b, int lane) {
     const __m256i after = _mm256_cmpgt_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(lane));
-    const __m256i hit = _mm256_andnot_si256(_mm256_andnot_si256(after, at_least(b, a)), at_least(a, b));
+    const __m256i hit = _mm256_or_si256(_mm256_cmpgt_epi32(a, b), _mm256_and_si256(_mm256_cmpeq_epi32(a, b), after));
     return _mm256_sub_epi32(count, hit);
   }
+
   static int64_t sum(Reg x) {
     __m128i s = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
@@ -130,15 +133,19 @@ struct Vec<uint64_t> {
   static Reg max(Reg a, Reg b) { return _mm256_blendv_epi8(b, a, above(a, b)); }
   static Mask gt(Reg a, Reg b) { return bits(above(a, b)); }
   static Mask ge(Reg a, Reg b) { return ~gt(b, a) & 0xF; }
-  static Reg count_gt(Reg count, Reg a, Reg b) { return _mm256_sub_epi64(count, above(a, b)); }
   static Reg count_ge(Reg count, Reg a, Reg b) {
     return _mm256_add_epi64(_mm256_sub_epi64(count, _mm256_set1_epi64x(-1)), above(b, a));
   }
+
+  static Reg to_ordered(Reg x) { return _mm256_xor_si256(x, _mm256_set1_epi64x((long long)0x8000000000000000ULL)); }
+  static Reg count_greater(Reg count, Reg a, Reg b) { return _mm256_sub_epi64(count, _mm256_cmpgt_epi64(a, b)); }
+  static Reg uncount_greater(Reg count, Reg a, Reg b) { return _mm256_add_epi64(count, _mm256_cmpgt_epi64(a, b)); }
   static Reg count_before(Reg count, Reg a, Reg b, int lane) {
     const __m256i after = _mm256_cmpgt_epi64(_mm256_setr_epi64x(0, 1, 2, 3), _mm256_set1_epi64x(lane));
-    const __m256i equal_counts = _mm256_and_si256(after, _mm256_cmpeq_epi64(a, b));
-    return _mm256_sub_epi64(count, _mm256_or_si256(above(a, b), equal_counts));
+    const __m256i hit = _mm256_or_si256(_mm256_cmpgt_epi64(a, b), _mm256_and_si256(_mm256_cmpeq_epi64(a, b), after));
+    return _mm256_sub_epi64(count, hit);
   }
+
   static int64_t sum(Reg x) {
     const __m128i s = _mm_add_epi64(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     return _mm_cvtsi128_si64(_mm_add_epi64(s, _mm_unpackhi_epi64(s, s)));

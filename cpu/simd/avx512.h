@@ -28,19 +28,26 @@ struct Vec<uint32_t> {
   static Reg max(Reg a, Reg b) { return _mm512_max_epu32(a, b); }
   static Mask gt(Reg a, Reg b) { return _mm512_cmpgt_epu32_mask(a, b); }
   static Mask ge(Reg a, Reg b) { return _mm512_cmpge_epu32_mask(a, b); }
-  // count + 1 in every lane where a > b (a >= b)
-  static Reg count_gt(Reg count, Reg a, Reg b) {
-    return _mm512_mask_sub_epi32(count, _mm512_cmpgt_epu32_mask(a, b), count, _mm512_set1_epi32(-1));
-  }
+  // count + 1 in every lane where a >= b
   static Reg count_ge(Reg count, Reg a, Reg b) {
     return _mm512_mask_sub_epi32(count, _mm512_cmpge_epu32_mask(a, b), count, _mm512_set1_epi32(-1));
   }
-  // count + 1 in every lane where a > b, or a == b and the lane is after `lane`
+
+  // For ranking, on keys that to_ordered() has prepared (and undoes): count + 1, or - 1, in lanes where a > b.
+  static Reg to_ordered(Reg x) { return x; }
+  static Reg count_greater(Reg count, Reg a, Reg b) {
+    return _mm512_mask_sub_epi32(count, _mm512_cmpgt_epu32_mask(a, b), count, _mm512_set1_epi32(-1));
+  }
+  static Reg uncount_greater(Reg count, Reg a, Reg b) {
+    return _mm512_mask_add_epi32(count, _mm512_cmpgt_epu32_mask(a, b), count, _mm512_set1_epi32(-1));
+  }
+  // + 1 where a > b, or a == b and the lane is after `lane`
   static Reg count_before(Reg count, Reg a, Reg b, int lane) {
-    const __mmask16 equal_counts = __mmask16(~1U << lane);
-    const __mmask16 hit = _mm512_cmpgt_epu32_mask(a, b) | (_mm512_cmpge_epu32_mask(a, b) & equal_counts);
+    const __mmask16 after = __mmask16(~1U << lane);
+    const __mmask16 hit = _mm512_cmpgt_epu32_mask(a, b) | _mm512_mask_cmpeq_epu32_mask(after, a, b);
     return _mm512_mask_sub_epi32(count, hit, count, _mm512_set1_epi32(-1));
   }
+
   static int64_t sum(Reg x) { return _mm512_reduce_add_epi32(x); }
   static uint32_t reduce_max(Reg x) { return _mm512_reduce_max_epu32(x); }
 
@@ -92,18 +99,25 @@ struct Vec<uint64_t> {
   static Reg max(Reg a, Reg b) { return _mm512_max_epu64(a, b); }
   static Mask gt(Reg a, Reg b) { return _mm512_cmpgt_epu64_mask(a, b); }
   static Mask ge(Reg a, Reg b) { return _mm512_cmpge_epu64_mask(a, b); }
-  static Reg count_gt(Reg count, Reg a, Reg b) {
-    return _mm512_mask_sub_epi64(count, _mm512_cmpgt_epu64_mask(a, b), count, _mm512_set1_epi64(-1));
-  }
   static Reg count_ge(Reg count, Reg a, Reg b) {
     return _mm512_mask_sub_epi64(count, _mm512_cmpge_epu64_mask(a, b), count, _mm512_set1_epi64(-1));
   }
-  // count + 1 in every lane where a > b, or a == b and the lane is after `lane`
+
+  // For ranking, on keys that to_ordered() has prepared (and undoes): count + 1, or - 1, in lanes where a > b.
+  static Reg to_ordered(Reg x) { return x; }
+  static Reg count_greater(Reg count, Reg a, Reg b) {
+    return _mm512_mask_sub_epi64(count, _mm512_cmpgt_epu64_mask(a, b), count, _mm512_set1_epi64(-1));
+  }
+  static Reg uncount_greater(Reg count, Reg a, Reg b) {
+    return _mm512_mask_add_epi64(count, _mm512_cmpgt_epu64_mask(a, b), count, _mm512_set1_epi64(-1));
+  }
+  // + 1 where a > b, or a == b and the lane is after `lane`
   static Reg count_before(Reg count, Reg a, Reg b, int lane) {
-    const __mmask8 equal_counts = __mmask8(~1U << lane);
-    const __mmask8 hit = _mm512_cmpgt_epu64_mask(a, b) | (_mm512_cmpge_epu64_mask(a, b) & equal_counts);
+    const __mmask8 after = __mmask8(~1U << lane);
+    const __mmask8 hit = _mm512_cmpgt_epu64_mask(a, b) | _mm512_mask_cmpeq_epu64_mask(after, a, b);
     return _mm512_mask_sub_epi64(count, hit, count, _mm512_set1_epi64(-1));
   }
+
   static int64_t sum(Reg x) { return _mm512_reduce_add_epi64(x); }
   static uint64_t reduce_max(Reg x) { return _mm512_reduce_max_epu64(x); }
 

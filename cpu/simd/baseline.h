@@ -26,14 +26,20 @@ struct Vec {
   static Reg max(Reg a, Reg b) { return a > b ? a : b; }
   static Mask gt(Reg a, Reg b) { return bits(a > b); }
   static Mask ge(Reg a, Reg b) { return bits(a >= b); }
-  // count + 1 in every lane where a > b (a >= b)
-  static Reg count_gt(Reg count, Reg a, Reg b) { return count - Reg(a > b); }
+  // count + 1 in every lane where a >= b
   static Reg count_ge(Reg count, Reg a, Reg b) { return count - Reg(a >= b); }
-  // count + 1 in every lane where a > b, or a == b and the lane is after `lane`
+
+  // For ranking, on keys that to_ordered() has prepared (and undoes): count + 1, or - 1, in lanes where a > b.
+  static Reg to_ordered(Reg x) { return x; }
+  static Reg count_greater(Reg count, Reg a, Reg b) { return count - Reg(a > b); }
+  static Reg uncount_greater(Reg count, Reg a, Reg b) { return count + Reg(a > b); }
+  // + 1 where a > b, or a == b and the lane is after `lane`
   static Reg count_before(Reg count, Reg a, Reg b, int lane) {
-    for (int i = 0; i < kLanes; ++i) count[i] += a[i] > b[i] || (a[i] == b[i] && i > lane);
-    return count;
+    Reg after{};
+    for (int i = lane + 1; i < kLanes; ++i) after[i] = Word(~Word(0));
+    return count - (Reg(a > b) | (Reg(a == b) & after));
   }
+
   static int64_t sum(Reg x) {
     int64_t total = 0;
     for (int lane = 0; lane < kLanes; ++lane) total += int64_t(x[lane]);
