@@ -11,7 +11,8 @@ import numpy as np
 
 _FLOATS = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2")
 _INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64))
-DTYPES = (*_FLOATS, *_INTEGERS, "bool")
+_NAMES = (*_FLOATS, *_INTEGERS, "bool")
+_DTYPES = frozenset(map(jnp.dtype, _NAMES))
 
 _MAX_LENGTH = 2**31 - 1  # indices are int32
 
@@ -25,21 +26,24 @@ def check_operand(name: str, operand: Any) -> jax.Array:
             f"{name}: operand must be a JAX or numpy array, got {type(operand).__name__}. Convert it with "
             "jax.numpy.asarray."
         ) from error
-    dtype = aval.dtype
-    if jnp.issubdtype(dtype, np.complexfloating):
-        raise ValueError(
-            f"{name}: operand must be real, got {dtype}: complex numbers have no order. Select by operand.real or "
-            "jax.numpy.abs(operand)."
-        )
-    if dtype.name not in DTYPES:
-        raise TypeError(f"{name}: operand must be of dtype {', '.join(DTYPES)}, got {dtype}. Convert it first.")
+    if aval.dtype not in _DTYPES:
+        raise _dtype_error(name, aval.dtype)
     unreduced = aval.sharding.spec.unreduced
     if unreduced:
         raise ValueError(
             f"{name}: operand must not have pending sums over mesh axes, got {aval.str_short()} unreduced over "
             f"{sorted(unreduced)}. Finish them first, with jax.sharding.reshard."
         )
-    return jnp.asarray(operand)
+    return operand if isinstance(operand, jax.Array) else jnp.asarray(operand)
+
+
+def _dtype_error(name: str, dtype: Any) -> Exception:
+    if jnp.issubdtype(dtype, np.complexfloating):
+        return ValueError(
+            f"{name}: operand must be real, got {dtype}: complex numbers have no order. Select by operand.real or "
+            "jax.numpy.abs(operand)."
+        )
+    return TypeError(f"{name}: operand must be of dtype {', '.join(_NAMES)}, got {dtype}. Convert it first.")
 
 
 def check_axis(name: str, axis: Any, operand: jax.Array) -> int:

@@ -52,12 +52,14 @@ def _emulated():
     return _native.register(build.load(), "cpu", prefix="jax_rtopk_emulated_")
 
 
+INSTALLED = _native.BACKENDS
+
 # Name -> the table of native back ends to run with.
 BACKENDS = {
-    "native": lambda: _native.BACKENDS,
+    "native": lambda: INSTALLED,
     "xla": dict,
     "emulated": lambda: {"cpu": _emulated()},
-    "gpu": lambda: _native.BACKENDS,
+    "gpu": lambda: INSTALLED,
 }
 
 
@@ -84,6 +86,18 @@ def pytest_generate_tests(metafunc):
             names = [name for name in names if name != "xla"]
         params = [pytest.param(name, marks=[pytest.mark.gpu] if name == "gpu" else []) for name in names]
         metafunc.parametrize("backend", params, indirect=True, scope="session")
+
+
+@pytest.fixture(autouse=True)
+def installed_back_ends(request, monkeypatch):
+    """Without `backend`, a test runs on what is installed, not on what the last test with it was given."""
+    if "backend" in request.fixturenames or _native.BACKENDS is INSTALLED:
+        yield
+        return
+    monkeypatch.setattr(_native, "BACKENDS", INSTALLED)
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

@@ -5,15 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import oracle
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jax_rtopk import TopK, topk, topk_mask, topk_sparsify
 
 pytestmark = pytest.mark.usefixtures("backend")
 
-# The fixture only chooses the back end, once for the session.
-examples = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+examples = settings(deadline=None, max_examples=25)
 
 # Row lengths around those at which kernels change their ways.
 LENGTHS = (1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 32, 33, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 300)
