@@ -29,7 +29,7 @@ struct Task {
 };
 
 // Rows of at most 1024 elements, in the registers of kLanes lanes.
-template <class Bits, int kLanes, int kPacks, class Sink>
+template <class Bits, int kLanes, int kPacks, int kChunks, class Sink>
 __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp, 1)
     select_in_warp(Task<Bits> task, Sink sink, int team_bytes) {
   using Team = WarpTeam<kLanes>;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp, 1)
     const int64_t mine = of_warp + this_lane() / kLanes;
     const int64_t row = mine < task.rows ? mine : task.rows - 1;
     const RowView<Bits> view = task.view(row);
-    const RegisterRow<Bits, Team, kPacks> held(view, team);
+    const RegisterRow<Bits, Team, kPacks, kChunks> held(view, team);
     typename Sink::template OfRow<Team> results(sink, row, view, scratch + kMaximaBytes, mine < task.rows);
     select_row(held, team, task.plan, task.max_iter, scratch, results);
     results.finish(team);
@@ -74,7 +74,7 @@ class Launcher {
       : task_(task), sink_(sink), staged_bytes_(staged_bytes), stream_(stream) {}
 
   std::string run() const {
-    if (task_.plan.n <= policy::kWarpRowMax) return in_warp_of<kGroups>();
+    if (task_.plan.n <= policy::kWarpRowMax) return in_warp_of<policy::kWarpRowMin>();
     if (task_.plan.n <= policy::kSmallBlock * policy::kSmallKeys)
       return in_registers<policy::kSmallBlock, policy::kSmallKeys>();
     if (task_.plan.n <= policy::kLargeBlock * policy::kLargeKeys)
@@ -93,23 +93,24 @@ class Launcher {
     return unsigned(std::clamp<int64_t>(held, 1, needed));
   }
 
-  template <int kLanes>
+  template <int kSize>
   std::string in_warp_of() const {
-    if (policy::lanes(task_.plan, sizeof(Bits)) == kLanes)
-      return in_warp_with<kLanes, policy::packs_from(kLanes, sizeof(Bits))>();
-    if constexpr (kLanes > kGroups / kPack) return in_warp_of<kLanes / 2>();
-    return "no kernel for the row";
+    if constexpr (kSize < policy::kWarpRowMax)
+      if (task_.plan.n > kSize) return in_warp_of<2 * kSize>();
+    constexpr int kChunk = policy::chunk(kSize - 1, sizeof(Bits)), kChunkOfFull = policy::chunk(kSize, sizeof(Bits));
+    if (task_.plan.chunk == kChunkOfFull) return in_warp_with<kSize, kChunkOfFull>();
+    return in_warp_with<kSize, kChunk>();
   }
 
-  template <int kLanes, int kPacks>
+  template <int kSize, int kChunk>
   std::string in_warp_with() const {
-    if constexpr (kPacks < policy::packs_to(kLanes, sizeof(Bits)))
-      if (int64_t(kLanes) * kPacks * kPack < task_.plan.n) return in_warp_with<kLanes, 2 * kPacks>();
-    constexpr int kTeams = policy::kWarpsPerBlock * kWarp / kLanes;
+    constexpr int kLanes = policy::lanes(kSize, kChunk, sizeof(Bits));
+    constexpr int kPacks = policy::packs(kSize, kChunk, sizeof(Bits));
+    constexpr int kThreads = policy::kWarpsPerBlock * kWarp, kTeams = kThreads / kLanes;
     const int team_bytes = (GroupMaxima<WarpTeam<kLanes>, WordOf<Bits>>::kBytes + staged_bytes_ + 7) / 8 * 8;
-    return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, Sink>,
-                  blocks(task_.rows, kTeams, policy::kWarpsPerBlock * kWarp), policy::kWarpsPerBlock * kWarp,
-                  size_t(kTeams) * team_bytes, stream_, task_, sink_, team_bytes);
+    return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, kPack / kChunk, Sink>,
+                  blocks(task_.rows, kTeams, kThreads), kThreads, size_t(kTeams) * team_bytes, stream_, task_, sink_,
+                  team_bytes);
   }
 
   template <int kThreads, int kKeys>

@@ -44,43 +44,66 @@ struct SharedMaxima {
 };
 
 // The sampled maximum of each of the kEach groups that this lane answers for, within its warp, and the largest key that
-// the thread holds. A lane's packs hold kEach chunks; the places of a chunk belong to groups far apart (SearchPlan),
-// which are whole lanes away.
+// the thread holds.
+//
+// The chunks of a row belong to the groups in turn. So a team's packs of one round hold a set of groups, of which each
+// lane has kChunks; after kSets rounds it is the first set's turn again. But that is the group of a chunk's place 0:
+// place p counts for the group that is kShift * p lanes further, into the next set where the lanes end.
 template <int kEach, class Row, class Team>
 RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, const SearchPlan& plan,
                                               typename Row::Word (&maxima)[kEach]) {
   using Word = typename Row::Word;
-  constexpr int kChunk = Row::kPack / kEach, kShift = kGroups / Row::kPack;
-  Word sampled[Row::kPack], top = 0;  // by place in the pack
+  constexpr int kChunks = Row::kChunks, kSets = kEach / kChunks, kChunk = Row::kPack / kChunks;
+  constexpr int kShift = kGroups / Row::kPack, kLanes = Team::kLanes;
+  Word sampled[kSets][Row::kPack], top = 0;
 #pragma unroll
-  for (int j = 0; j < Row::kPack; ++j) sampled[j] = 0;
+  for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+    for (int j = 0; j < Row::kPack; ++j) sampled[set][j] = 0;
+  }
   if (plan.sampled >= plan.n) {
-    row.each_pack([&](unsigned, unsigned, const Word(&keys)[Row::kPack]) {
+    row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
 #pragma unroll
-      for (int j = 0; j < Row::kPack; ++j) sampled[j] = larger(sampled[j], keys[j]);
+      for (int j = 0; j < Row::kPack; ++j) sampled[round % kSets][j] = larger(sampled[round % kSets][j], keys[j]);
     });
 #pragma unroll
-    for (int j = 0; j < Row::kPack; ++j) top = larger(top, sampled[j]);
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int j = 0; j < Row::kPack; ++j) top = larger(top, sampled[set][j]);
+    }
   } else {
     row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
-      const int position = int(round * Team::kWarps + unsigned(team.warp())) * kChunk;  // of place 0 in its group
+      // Of place 0 in its group.
+      const int position = int(round / kSets * Team::kWarps + unsigned(team.warp())) * kChunk;
 #pragma unroll
       for (int j = 0; j < Row::kPack; ++j) {
         top = larger(top, keys[j]);
-        if (plan.samples(position + j % kChunk)) sampled[j] = larger(sampled[j], keys[j]);
+        Word& maximum = sampled[round % kSets][j];
+        if (plan.samples(position + j % kChunk)) maximum = larger(maximum, keys[j]);
       }
     });
   }
 #pragma unroll
-  for (int group = 0; group < kEach; ++group) maxima[group] = sampled[group * kChunk];
+  for (int set = 0; set < kSets; ++set) {
 #pragma unroll
-  for (int place = 1; place < kChunk; ++place) {
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      Word& maximum = maxima[set * kChunks + chunk];
+      maximum = sampled[set][chunk * kChunk];
 #pragma unroll
-    for (int group = 0; group < kEach; ++group) {
-      const int from = this_lane() - kShift * place;  // within the team's lanes, around
-      const Word other =
-          __shfl_sync(kFullMask, sampled[group * kChunk + place], from & (Team::kLanes - 1), Team::kLanes);
-      maxima[group] = larger(maxima[group], other);
+      for (int place = 1; place < kChunk; ++place) {
+        constexpr int kTurns = kSets * kGroups;  // keeps what is subtracted from positive
+        const int sets = kShift * place / kLanes, lanes = kShift * place % kLanes;
+        const int j = chunk * kChunk + place;
+        const Word near = sampled[(set + kTurns - sets) % kSets][j];
+        if (lanes == 0) {
+          maximum = larger(maximum, near);
+          continue;
+        }
+        const Word far = sampled[(set + kTurns - sets - 1) % kSets][j];
+        const int lane = this_lane() % kLanes;
+        const Word sent = lane < kLanes - lanes ? near : far;
+        maximum = larger(maximum, __shfl_sync(kFullMask, sent, (lane - lanes) & (kLanes - 1), kLanes));
+      }
     }
   }
   return top;
@@ -91,7 +114,7 @@ RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, 
 template <class Team, class Word>
 struct GroupMaxima;
 
-// A warp: a lane's packs are one group.
+// A warp: a group a lane.
 template <class Word>
 struct GroupMaxima<WarpTeam<kWarp>, Word> {
   static constexpr int kBytes = 0;
@@ -107,7 +130,7 @@ struct GroupMaxima<WarpTeam<kWarp>, Word> {
   }
 };
 
-// Fewer lanes: each has kGroups / kLanes groups, whose chunks take turns in a pack.
+// Fewer lanes: each has kGroups / kLanes groups.
 template <int kLanes, class Word>
 struct GroupMaxima<WarpTeam<kLanes>, Word> {
   static constexpr int kBytes = kGroups * int(sizeof(Word));

@@ -8,8 +8,10 @@
 
 namespace jax_rtopk::cuda::policy {
 
-// Rows in the registers of a warp, or of a part of it.
-inline constexpr int kWarpRowMax = 1024;
+// Rows in the registers of a warp, or of a part of it: of as many lanes as it takes to hold kWarpKeys words of 32 bits
+// each. So the search's arithmetic, the same for each lane of a row, serves several rows at a time.
+inline constexpr int kWarpRowMin = 32, kWarpRowMax = 1024;
+inline constexpr int kWarpKeys = 32;
 inline constexpr int kWarpsPerBlock = 4;
 
 // Longer ones in the registers of a block: of kSmallBlock threads that hold kSmallKeys each, or of kLargeBlock that
@@ -28,13 +30,22 @@ inline constexpr int kStagedBytes = 47 * 1024;
 // turn.
 inline constexpr int kThreadsPerMultiprocessor = 2048;
 
-// How many lanes share a row: kGroups groups of `chunk` elements must be dealt to them evenly.
-constexpr int lanes(const SearchPlan& plan, int item_bytes) { return kGroups * plan.chunk * item_bytes / 16; }
+// The kernels in a warp are for rows of more than `size` / 2 and up to `size` elements, a power of two, in chunks of
+// `chunk` (SearchPlan). Each of a row's lanes has whole groups, kGroups in all.
+constexpr int lanes(int size, int chunk, int item_bytes) {
+  const int wanted = size / (item_bytes == 8 ? kWarpKeys / 2 : kWarpKeys), most = kGroups * chunk * item_bytes / 16;
+  return wanted < 2 ? 2 : (wanted < most ? wanted : most);
+}
+constexpr int packs(int size, int chunk, int item_bytes) {
+  return size * item_bytes / 16 / lanes(size, chunk, item_bytes);
+}
 
-// Packs of 16 bytes that each of these lanes holds: powers of two in this range are compiled.
-constexpr int packs_from(int lanes, int item_bytes) { return lanes < kGroups || item_bytes > 2 ? 2 : 1; }
-constexpr int packs_to(int lanes, int item_bytes) {
-  return lanes < kGroups ? 2 : kWarpRowMax * item_bytes / 16 / kGroups;
+// The chunk that SearchPlan chooses for rows of `n` elements.
+constexpr int chunk(int n, int item_bytes) {
+  const int most = 16 / item_bytes;
+  int chunk = 1;
+  while (chunk < most && 2 * chunk * kGroups <= n) chunk *= 2;
+  return chunk;
 }
 
 }  // namespace jax_rtopk::cuda::policy

@@ -52,10 +52,11 @@ struct RowView {
   }
 };
 
-// A row in registers: at most kPacks packs a thread.
-template <class Bits, class Team, int kPacks>
+// A row in registers: at most kPacks packs a thread, of `chunks` chunks each (SearchPlan).
+template <class Bits, class Team, int kPacks, int chunks = 1>
 class RegisterRow {
  public:
+  static constexpr int kChunks = chunks;
   using View = RowView<Bits>;
   using Word = WordOf<Bits>;
   static constexpr int kPack = View::kPack;
@@ -88,6 +89,7 @@ class RegisterRow {
 template <class Bits, class Team>
 class StreamedRow {
  public:
+  static constexpr int kChunks = 1;
   using View = RowView<Bits>;
   using Word = WordOf<Bits>;
   static constexpr int kPack = View::kPack;

@@ -92,6 +92,8 @@ struct PairSink {
         sort_in_registers<1>(team, k);
       } else if (sink_.sorted && kInRegisters && k <= 2 * Team::kThreads) {
         sort_in_registers<2>(team, k);
+      } else if (sink_.sorted && kInRegisters && k <= 4 * Team::kThreads) {
+        sort_in_registers<4>(team, k);
       } else {
         if (sink_.sorted) sort_selected(team, stage_, k);
         if (active_)
