@@ -8,11 +8,14 @@ function(native_module name)
   # NOMINSIZE: nanobind's default is to optimise for size, kernels included.
   nanobind_add_module(${name} STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
   target_link_libraries(${name} PRIVATE rtopk_options xla_ffi)
+  install(TARGETS ${name} LIBRARY DESTINATION jax_rtopk)
+  if(JAX_RTOPK_SANITIZE)
+    return()  # a stub is made by importing the module, which then needs the sanitizers' runtime
+  endif()
   nanobind_add_stub(${name}_stub
     MODULE ${name}
     OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${name}.pyi"
     PYTHON_PATH $<TARGET_FILE_DIR:${name}>
     DEPENDS ${name})
-  install(TARGETS ${name} LIBRARY DESTINATION jax_rtopk)
   install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${name}.pyi" DESTINATION jax_rtopk)
 endfunction()

@@ -12,3 +12,9 @@ target_compile_options(rtopk_options INTERFACE
   # Early-stopped answers depend on the pivots, so every back end must round their arithmetic alike: no fused multiply-add.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
   $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>)
+
+if(JAX_RTOPK_SANITIZE)
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+  target_compile_options(rtopk_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${sanitizers};-fno-omit-frame-pointer;-g1>")
+  target_link_options(rtopk_options INTERFACE ${sanitizers})
+endif()
