@@ -76,12 +76,10 @@ def _lower(
     if implementation == "xla" or backend is None or empty:
         exact = partial(operation.definition, float_order=platform == "cpu", **flags)
         return mlir.lower_fun(exact, multiple_results=len(operation.results) > 1)(ctx, operand)
-    # Attributes as numpy scalars, whose width does not depend on jax_enable_x64.
-    attributes = {name: np.bool_(v) if isinstance(v, bool) else np.int64(v) for name, v in flags.items()}
     native = jax.ffi.ffi_lowering(
         backend.target(operation.name), extra_attributes=_sharding_attributes(operation, aval.shape, flags["k"])
     )
-    return native(ctx, operand, max_iter=np.int64(max_iter), **attributes)
+    return native(ctx, operand, max_iter=max_iter, **flags)
 
 
 def _sharding_attributes(operation: _Operation, shape: tuple[Any, ...], k: int) -> dict[str, mlir.ir.Attribute]:

@@ -78,6 +78,17 @@ def test_every_dtype(dtype, largest, kind):
 
 
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=str)
+@pytest.mark.parametrize("kind", oracle.KINDS)
+def test_sparsify_every_dtype_by_magnitude(dtype, kind):
+    x = oracle.operand(np.random.default_rng(0), dtype, (3, 260), kind)
+    if kind == "ties" and dtype.kind not in "bu":
+        x[:, 1::2] *= -1
+    with oracle.x64_for(dtype):
+        dense = topk_sparsify(jnp.asarray(x), 90, by_magnitude=True)
+    oracle.assert_same(dense, np.where(oracle.mask(x, 90, by_magnitude=True), x, np.zeros((), dtype)))
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=str)
 def test_equals_lax(dtype):
     """jax.lax.top_k itself. Only payloads of NaNs are left out, which it loses in bfloat16 and float8_e5m2."""
     rng = np.random.default_rng(1)
@@ -118,10 +129,12 @@ def test_one_dimension():
     assert got.indices.tolist() == [1, 2]
 
 
-def test_rank_7():
-    x = np.random.default_rng(4).standard_normal((1, 2, 3, 1, 2, 2, 9)).astype(np.float32)
+@pytest.mark.parametrize("rank", [4, 7, 20])
+def test_many_axes(rank):
+    """Also more than there are letters for in the sharding rule."""
+    x = np.random.default_rng(4).standard_normal((2, 3, *(1,) * (rank - 3), 9)).astype(np.float32)
     oracle.assert_same(topk(jnp.asarray(x), 4).indices, oracle.topk(x, 4)[1])
-    oracle.assert_same(topk_mask(jnp.asarray(x), 2, axis=-5), oracle.mask(x, 2, axis=2))
+    oracle.assert_same(topk_mask(jnp.asarray(x), 2, axis=1 - rank), oracle.mask(x, 2, axis=1))
 
 
 def test_numpy_operand():

@@ -156,3 +156,9 @@ def test_float_dtypes(dtype):
 def test_sparsify_searches_once_when_differentiated():
     jaxpr = str(jax.make_jaxpr(jax.grad(lambda x: topk_sparsify(x, 2).sum()))(jnp.ones((3, 8))))
     assert jaxpr.count("jax_rtopk_") == 1
+
+
+def test_reverse_mode_scatters_to_indices_that_are_known_to_be_distinct():
+    """So XLA needs no atomic additions."""
+    jaxpr = str(jax.make_jaxpr(jax.grad(lambda x: topk(x, 2).values.sum()))(jnp.ones((3, 8))))
+    assert "unique_indices=True" in jaxpr[jaxpr.index("scatter-add[") :]

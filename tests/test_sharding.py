@@ -78,6 +78,16 @@ def check_auto(backend, mesh, operation, spec):
 
 
 @few_operations
+def test_auto_under_gspmd(backend, mesh, operation):
+    """The partitioner that Shardy has replaced, as long as JAX has it."""
+    jax.config.update("jax_use_shardy_partitioner", False)
+    try:
+        check_auto(backend, mesh, operation, P("a", "b"))
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", True)
+
+
+@few_operations
 @pytest.mark.parametrize("spec", [P("b", None, "a"), P(None, None, ("a", "b"))], ids=str)
 def test_auto_with_sharded_selection_axis(mesh, operation, spec):
     x = jax.device_put(operand(), NamedSharding(mesh(AxisType.Auto), spec))

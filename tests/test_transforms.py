@@ -113,6 +113,26 @@ def test_eval_shape_runs_nothing():
     assert out.values.dtype == jnp.bfloat16
 
 
+def test_under_jax_s_strict_modes():
+    x = jnp.asarray(normal((3, 20)))
+    with (
+        jax.numpy_rank_promotion("raise"),
+        jax.numpy_dtype_promotion("strict"),
+        jax.checking_leaks(),
+        jax.transfer_guard("disallow"),
+    ):
+        got = [topk(x, 3, sorted=False), topk_mask(x, 3, axis=0), topk_sparsify(x, 3, by_magnitude=True)]
+        jax.jit(jax.grad(lambda x: (topk(x, 3).values + topk_sparsify(x, 3)[:, :3]).sum()))(x)
+    oracle.assert_same(got[0].indices, oracle.topk(np.asarray(x), 3, sorted=False)[1])
+
+
+def test_without_jit():
+    x = normal((3, 20))
+    with jax.disable_jit():
+        oracle.assert_same(topk(x, 3).indices, oracle.topk(x, 3)[1])
+        assert jax.grad(lambda x: topk_sparsify(x, 3).sum())(jnp.asarray(x)).sum() == 9
+
+
 def test_concurrent_calls():
     """Several executions at once share XLA's thread pool."""
     from concurrent.futures import ThreadPoolExecutor
