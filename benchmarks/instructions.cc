@@ -1,5 +1,6 @@
 // Runs the CPU kernels on normal rows, for callgrind: instructions ROWS N K MAX_ITER SORTED ITEM_BYTES REPETITIONS. No
 // thread, no XLA.
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <random>
@@ -26,7 +27,7 @@ int main(int, char** arguments) {
   std::vector<uint16_t> halves;  // bfloat16: the upper half of a float
   const void* operand = floats.data();
   if (request.item_bytes == 2) {
-    for (const float x : floats) halves.push_back(uint16_t(reinterpret_cast<const uint32_t&>(x) >> 16));
+    for (const float x : floats) halves.push_back(uint16_t(std::bit_cast<uint32_t>(x) >> 16));
     operand = halves.data();
   }
   std::vector<float> values(size_t(request.rows * request.k));

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "benchmarks/results/instructions.json"
 TOLERANCE, OTHER_COMPILER_TOLERANCE = 0.02, 0.15
 ROWS = 200
-AVX2 = ["-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mlzcnt", "-mpopcnt"]
+AVX2 = ["-mavx2", "-mbmi2", "-mpopcnt"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]
 # name -> n, k, max_iter (0: exact), sorted, bytes of an item
 SHAPES = {

@@ -5,7 +5,7 @@ list(REMOVE_ITEM cpu_sources "${isa_source}")
 native_module(_cpu ${cpu_sources})
 
 # cpu_isa(<isa> <flag>...): kernels_isa.cc compiled for one instruction set, in a namespace of that name (RTOPK_ISA). Which
-# one runs is decided when the module is loaded, so only that source may be compiled with the flags.
+# one runs is decided by cpu/kernels.cc, which must check for every flag given here; no other source may have them.
 #
 # Call it with the smallest instruction set first: of an inline function that several objects hold, such as a template
 # of the standard library, the linker keeps the first one, and that one must run on every machine.
@@ -17,10 +17,8 @@ function(cpu_isa isa)
   target_sources(_cpu PRIVATE $<TARGET_OBJECTS:kernels_${isa}>)
 endfunction()
 
-if(EXISTS "${isa_source}")
-  cpu_isa(baseline)
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
-    cpu_isa(avx2 -mavx2 -mfma -mbmi -mbmi2 -mlzcnt -mpopcnt)
-    cpu_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mbmi -mbmi2 -mlzcnt -mpopcnt)
-  endif()
+cpu_isa(baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+  cpu_isa(avx2 -mavx2 -mbmi2 -mpopcnt)
+  cpu_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mbmi2 -mpopcnt)
 endif()

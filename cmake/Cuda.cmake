@@ -1,4 +1,4 @@
-# The module `_cuda`, when it is wanted, nvcc is found and there are sources for it.
+# The module `_cuda`, when it is wanted and nvcc is found.
 if(NOT JAX_RTOPK_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "jax_rtopk: JAX_RTOPK_CUDA must be AUTO, ON or OFF, got '${JAX_RTOPK_CUDA}'.")
 endif()
@@ -20,10 +20,6 @@ if(NOT JAX_RTOPK_NVCC)
 endif()
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/*.cu" "${PROJECT_SOURCE_DIR}/cuda/*.cc")
-if(NOT cuda_sources)
-  message(STATUS "jax_rtopk: without CUDA kernels (no sources in cuda/)")
-  return()
-endif()
 
 # The default list is for the newest nvcc: drop what this one does not know.
 execute_process(COMMAND "${JAX_RTOPK_NVCC}" --list-gpu-arch OUTPUT_VARIABLE known_archs)

@@ -88,13 +88,15 @@ void collect(const Row& row, const SearchPlan& plan, Survivors<typename Row::Wor
   using Word = typename Row::Word;
   collect_block(row.head(plan.n), plan, survivors);
   Word threshold = 0;
-  for (int32_t begin = plan.n; begin < row.n(); begin += kStreamBlock) {
+  for (int64_t block = plan.n; block < row.n(); block += kStreamBlock) {
+    const auto begin = int32_t(block);
     if (begin == plan.n || survivors.count() > Survivors<Word>::kCapacity - kStreamBlock) {
       survivors.reduce_to(plan.k);
+      if (survivors.least_key() == Row::kLargestKey) return;
       threshold = survivors.least_key() + 1;  // later elements must be larger to be selected
-      if (threshold == 0) return;
     }
-    survivors.append_rare(row, begin, least(begin + kStreamBlock, row.n()), threshold);
+    const int32_t end = row.n() - begin > kStreamBlock ? begin + int32_t(kStreamBlock) : row.n();
+    survivors.append_rare(row, begin, end, threshold);
   }
 }
 

@@ -2,7 +2,9 @@
 #include "ffi/handlers.h"
 
 #include <cstring>
+#include <exception>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "cpu/kernels.h"
@@ -16,15 +18,27 @@ Parallel parallel_over(ffi::ThreadPool& pool) {
   return Parallel(pool.num_threads(), [&pool](std::function<void()> work) { pool.Schedule(std::move(work)); });
 }
 
+// No exception may reach XLA, which is compiled without them. The kernels throw none but for memory that cannot be had.
+template <class F>
+ffi::Error guarded(F&& run) {
+  try {
+    run();
+    return ffi::Error::Success();
+  } catch (const std::exception& error) {
+    return ffi::Error(ffi::ErrorCode::kResourceExhausted, std::string("jax_rtopk: ") + error.what());
+  }
+}
+
 ffi::Error run_topk(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult values, AnyResult indices, int64_t k,
                     bool largest, bool sorted, int64_t max_iter) {
   const Decoded decoded = decode_topk(operand, *values, *indices, k, largest, sorted, max_iter);
   const Request& request = decoded.request;
   if (decoded.error.failure() || request.rows == 0 || request.k == 0) return decoded.error;
   Parallel parallel = parallel_over(pool);
-  topk(request, operand.untyped_data(), values->untyped_data(), static_cast<int32_t*>(indices->untyped_data()),
-       parallel);
-  return ffi::Error::Success();
+  return guarded([&] {
+    topk(request, operand.untyped_data(), values->untyped_data(), static_cast<int32_t*>(indices->untyped_data()),
+         parallel);
+  });
 }
 
 ffi::Error run_mask(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult result, int64_t k, bool largest,
@@ -37,8 +51,8 @@ ffi::Error run_mask(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult resu
     return ffi::Error::Success();
   }
   Parallel parallel = parallel_over(pool);
-  mask(request, operand.untyped_data(), static_cast<uint8_t*>(result->untyped_data()), parallel);
-  return ffi::Error::Success();
+  return guarded(
+      [&] { mask(request, operand.untyped_data(), static_cast<uint8_t*>(result->untyped_data()), parallel); });
 }
 
 ffi::Error run_sparsify(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult dense, int64_t k, bool by_magnitude,
@@ -51,8 +65,7 @@ ffi::Error run_sparsify(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult 
     return ffi::Error::Success();
   }
   Parallel parallel = parallel_over(pool);
-  sparsify(request, operand.untyped_data(), dense->untyped_data(), parallel);
-  return ffi::Error::Success();
+  return guarded([&] { sparsify(request, operand.untyped_data(), dense->untyped_data(), parallel); });
 }
 
 auto context() { return ffi::Ffi::Bind().Ctx<ffi::ThreadPool>(); }

@@ -11,16 +11,19 @@
 namespace jax_rtopk {
 namespace {
 
-// The best instruction set of this machine; JAX_RTOPK_SIMD, read once, asks for a lesser one.
+// The best instruction set of this machine that is no better than the one that JAX_RTOPK_SIMD names, which is read
+// once.
 const IsaKernels& choose() {
-  const char* const wanted = std::getenv("JAX_RTOPK_SIMD");
-  const auto allows = [&](const IsaKernels& isa) { return wanted == nullptr || std::strcmp(wanted, isa.name) == 0; };
 #if defined(__x86_64__)
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+  const char* const wanted = std::getenv("JAX_RTOPK_SIMD");
+  const auto is_wanted = [wanted](const char* name) { return wanted != nullptr && std::strcmp(wanted, name) == 0; };
+  const bool has_avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  if (has_avx512 && allows(avx512::kernels())) return avx512::kernels();
-  if (has_avx2 && allows(avx2::kernels())) return avx2::kernels();
+  const bool at_most_baseline = is_wanted("baseline"), at_most_avx2 = at_most_baseline || is_wanted("avx2");
+  if (has_avx512 && !at_most_avx2) return avx512::kernels();
+  if (has_avx2 && !at_most_baseline) return avx2::kernels();
 #endif
   return baseline::kernels();
 }

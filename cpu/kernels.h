@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "cpu/parallel.h"
-#include "ffi/request.h"
+#include "native/request.h"
 
 namespace jax_rtopk {
 

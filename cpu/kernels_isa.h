@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ffi/request.h"
+#include "native/request.h"
 #include "native/search_plan.h"
 
 namespace jax_rtopk {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -37,7 +38,10 @@ class Parallel {
     }
     // Shared, since a helper may start after run() has returned: it then finds no task left, and never touches `task`.
     const auto job = std::make_shared<Job>(tasks, [&task](int64_t i) { task(i); });
-    for (int64_t helper = 1; helper < workers; ++helper) schedule_([job] { job->work(); });
+    try {
+      for (int64_t helper = 1; helper < workers; ++helper) schedule_([job] { job->work(); });
+    } catch (...) {  // fewer helpers, then: leaving now would pull `task` from under those that have started
+    }
     job->work();
     job->wait();
   }
@@ -49,18 +53,25 @@ class Parallel {
 
     void work() {
       for (int64_t i = next_.fetch_add(1); i < tasks_; i = next_.fetch_add(1)) {
-        task_(i);
+        try {
+          task_(i);
+        } catch (...) {
+          if (!failed_.exchange(true)) failure_ = std::current_exception();
+        }
         if (done_.fetch_add(1) + 1 == tasks_) done_.notify_all();
       }
     }
 
     void wait() const {
       for (int64_t done = done_.load(); done < tasks_; done = done_.load()) done_.wait(done);
+      if (failure_) std::rethrow_exception(failure_);
     }
 
    private:
     const int64_t tasks_;
     const std::function<void(int64_t)> task_;
+    std::atomic<bool> failed_{false};
+    std::exception_ptr failure_;  // written before its task counts as done
     // On cache lines of their own: claiming a task must not slow threads that finish one.
     alignas(64) std::atomic<int64_t> next_{0};
     alignas(64) std::atomic<int64_t> done_{0};

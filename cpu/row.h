@@ -1,8 +1,9 @@
 // A row of the operand as vectors of keys, and the sweeps over it.
 //
-// Keys of 8 and 16 bits are processed in 32-bit words. Everything here is compiled once per instruction set, in a
-// namespace of its own, and uses no function that another translation unit might share: the linker could pick the copy
-// with the wrong instructions.
+// Keys of 8 and 16 bits are processed in 32-bit words. Everything here is compiled once per instruction set. So that
+// the linker never keeps code with the wrong instructions, it lies in a namespace of the instruction set's name; what
+// it calls elsewhere is always inlined (native/) or is a template over a type of that namespace (std::vector); and
+// cmake/Cpu.cmake links the smallest instruction set first.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ class Row {
   using Mask = typename V::Mask;
   static constexpr int kLanes = V::kLanes;
   static constexpr Mask kAll = Mask((1ULL << kLanes) - 1);
+  static constexpr Word kLargestKey = KeyMap<Bits>::kOnes;
 
   Row(const KeyMap<Bits>& map, const Bits* bits, int32_t n)
       : map_(map),
@@ -37,7 +39,6 @@ class Row {
         flip_(V::set1(Word(Word(map.flip) << kShift))),
         borrows_(map.borrow != 0) {}
 
-  const Bits* bits() const { return bits_; }
   int32_t n() const { return n_; }
   void move_to(const Bits* bits) { bits_ = bits; }
   Row head(int32_t n) const {

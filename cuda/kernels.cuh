@@ -9,7 +9,7 @@
 #include "cuda/policy.h"
 #include "cuda/select_row.cuh"
 #include "cuda/sinks.cuh"
-#include "ffi/request.h"
+#include "native/request.h"
 
 namespace jax_rtopk::cuda {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cuda/stream.h"
-#include "ffi/request.h"
+#include "native/request.h"
 
 namespace jax_rtopk::cuda {
 

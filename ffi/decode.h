@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "ffi/request.h"
+#include "native/request.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace jax_rtopk {

@@ -34,7 +34,7 @@ struct SearchPlan {
     return (position & (step - 1)) == 0 && position < int64_t(sampled) * step;
   }
 
-  // 0 < k <= n.
+  // 0 < k <= n. Not for sources that are compiled for several instruction sets: it is not always inlined.
   static SearchPlan make(int32_t n, int32_t k, int item_bytes) {
     SearchPlan plan{};
     plan.n = n;
@@ -63,7 +63,7 @@ struct SearchPlan {
     const double both_spared =
         n == k ? 0.0 : spared * spared * std::pow(1 - size * k / ((n - size) * (double(n) - k)), size);
     const double variance = groups * spared + groups * (groups - 1) * both_spared - groups * spared * (groups * spared);
-    // Rounded, so that the last bit of a platform's pow cannot matter.
+    // Rounded: where the first pass counts must not hang on the last bit of a platform's pow.
     plan.rank = float(std::floor(groups * (1 - spared) * 1024 + 0.5) / 1024);
     plan.spread = float(std::floor(0.9 * std::sqrt(variance > 0 ? variance : 0.0) * 1024 + 0.5) / 1024);
     plan.slope = float(groups * size / n * std::pow(1 - exceed, size - 1));

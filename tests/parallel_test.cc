@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -116,6 +117,29 @@ void test_a_scheduler_that_runs_work_itself() {
   run_all(parallel, 100, "inline scheduler");
 }
 
+// A task that throws, as std::bad_alloc would: all others still run, and the caller gets the exception.
+void test_a_task_that_throws() {
+  Pool pool(4);
+  Parallel parallel(4, [&](std::function<void()> work) { pool.schedule(std::move(work)); });
+  std::atomic<int> runs{0};
+  bool caught = false;
+  try {
+    parallel.run(100, [&](int64_t i) {
+      runs.fetch_add(1);
+      if (i % 10 == 3) throw std::runtime_error("task");
+    });
+  } catch (const std::runtime_error&) {
+    caught = true;
+  }
+  check(caught && runs.load() == 100, "a task that throws");
+}
+
+// A scheduler that fails: the caller does everything.
+void test_a_scheduler_that_throws() {
+  Parallel parallel(4, [](std::function<void()>) { throw std::runtime_error("no thread"); });
+  run_all(parallel, 100, "scheduler that throws");
+}
+
 }  // namespace
 
 int main() {
@@ -123,5 +147,7 @@ int main() {
   test_helpers_that_start_late();
   test_every_thread_calls();
   test_a_scheduler_that_runs_work_itself();
+  test_a_task_that_throws();
+  test_a_scheduler_that_throws();
   return 0;
 }

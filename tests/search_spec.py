@@ -51,7 +51,7 @@ class SearchPlan:
         both_spared = spared**2 * (1 - size * k / ((n - size) * (n - k))) ** size
         variance = groups * spared + groups * (groups - 1) * both_spared - (groups * spared) ** 2
         slope = groups * size / n * (1 - exceed) ** (size - 1)
-        # Rounded, so that the last bit of a platform's pow cannot matter.
+        # Rounded: where the first pass counts must not hang on the last bit of a platform's pow.
         rank = math.floor(groups * (1 - spared) * 1024 + 0.5) / 1024
         spread = math.floor(0.9 * math.sqrt(max(variance, 0.0)) * 1024 + 0.5) / 1024
         return SearchPlan(n, k, groups, chunk, sampled, step, F32(rank), F32(spread), F32(slope))

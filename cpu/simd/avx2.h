@@ -49,7 +49,6 @@ struct Vec<uint32_t> {
   static Reg set1(uint32_t x) { return _mm256_set1_epi32(int(x)); }
   static Reg load(const uint32_t* p) { return _mm256_loadu_si256((const __m256i*)p); }
   static void store(uint32_t* p, Reg x) { _mm256_storeu_si256((__m256i*)p, x); }
-  static Reg add(Reg a, Reg b) { return _mm256_add_epi32(a, b); }
   static Reg max(Reg a, Reg b) { return _mm256_max_epu32(a, b); }
   static Mask gt(Reg a, Reg b) { return ~ge(b, a) & 0xFF; }
   static Mask ge(Reg a, Reg b) { return bits(at_least(a, b)); }
@@ -129,7 +128,6 @@ struct Vec<uint64_t> {
   static Reg set1(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
   static Reg load(const uint64_t* p) { return _mm256_loadu_si256((const __m256i*)p); }
   static void store(uint64_t* p, Reg x) { _mm256_storeu_si256((__m256i*)p, x); }
-  static Reg add(Reg a, Reg b) { return _mm256_add_epi64(a, b); }
   static Reg max(Reg a, Reg b) { return _mm256_blendv_epi8(b, a, above(a, b)); }
   static Mask gt(Reg a, Reg b) { return bits(above(a, b)); }
   static Mask ge(Reg a, Reg b) { return ~gt(b, a) & 0xF; }

@@ -24,7 +24,6 @@ struct Vec<uint32_t> {
   static Reg set1(uint32_t x) { return _mm512_set1_epi32(int(x)); }
   static Reg load(const uint32_t* p) { return _mm512_loadu_si512(p); }
   static void store(uint32_t* p, Reg x) { _mm512_storeu_si512(p, x); }
-  static Reg add(Reg a, Reg b) { return _mm512_add_epi32(a, b); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu32(a, b); }
   static Mask gt(Reg a, Reg b) { return _mm512_cmpgt_epu32_mask(a, b); }
   static Mask ge(Reg a, Reg b) { return _mm512_cmpge_epu32_mask(a, b); }
@@ -95,7 +94,6 @@ struct Vec<uint64_t> {
   static Reg set1(uint64_t x) { return _mm512_set1_epi64((long long)x); }
   static Reg load(const uint64_t* p) { return _mm512_loadu_si512(p); }
   static void store(uint64_t* p, Reg x) { _mm512_storeu_si512(p, x); }
-  static Reg add(Reg a, Reg b) { return _mm512_add_epi64(a, b); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu64(a, b); }
   static Mask gt(Reg a, Reg b) { return _mm512_cmpgt_epu64_mask(a, b); }
   static Mask ge(Reg a, Reg b) { return _mm512_cmpge_epu64_mask(a, b); }

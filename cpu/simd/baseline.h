@@ -22,7 +22,6 @@ struct Vec {
     return x;
   }
   static void store(Word* p, Reg x) { std::memcpy(p, &x, sizeof x); }
-  static Reg add(Reg a, Reg b) { return a + b; }
   static Reg max(Reg a, Reg b) { return a > b ? a : b; }
   static Mask gt(Reg a, Reg b) { return bits(a > b); }
   static Mask ge(Reg a, Reg b) { return bits(a >= b); }

@@ -1,0 +1,51 @@
+"""Rows that only the CPU kernels meet: long ones that are split over threads, and the longest there are."""
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import oracle
+import pytest
+
+from jax_rtopk import topk, topk_mask
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.uint8, ml_dtypes.bfloat16, np.float32, np.float64], ids=lambda d: np.dtype(d).name
+)
+@pytest.mark.parametrize("kind", ["bits", "ties"])
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+def test_a_row_split_over_threads(dtype, kind, largest):
+    n = 2**18 + 5
+    x = oracle.operand(np.random.default_rng(9), np.dtype(dtype), (1, n), kind)
+    for k in (1, 64, 256):
+        for is_sorted in (True, False):
+            want_values, want_indices = oracle.topk(x, k, largest=largest, sorted=is_sorted)
+            with oracle.x64_for(x.dtype):
+                values, indices = topk(jnp.asarray(x), k, largest=largest, sorted=is_sorted)
+            oracle.assert_same(indices, want_indices)
+            oracle.assert_same(values, want_values)
+
+
+def test_ties_across_segments():
+    """The first of many equal maxima, wherever the row is cut."""
+    x = np.zeros((1, 2**18), np.float32)
+    x[0, ::1000] = 1
+    oracle.assert_same(topk(jnp.asarray(x), 200).indices, np.arange(0, 200_000, 1000, dtype=np.int32)[None])
+
+
+def test_ascending_row():
+    """Every element is larger than all before it."""
+    x = np.arange(2**18, dtype=np.int32)[None]
+    oracle.assert_same(topk(jnp.asarray(x), 3).indices, np.array([[2**18 - 1, 2**18 - 2, 2**18 - 3]], np.int32))
+    oracle.assert_same(topk_mask(jnp.asarray(x), 100), oracle.mask(x, 100))
+
+
+@pytest.mark.large
+def test_the_longest_row():
+    """2**31 - 1 elements: indices and block ends at the limits of int32."""
+    n = 2**31 - 1
+    ones = np.array([5, 2**30, n - 1030, n - 1])
+    x = jnp.zeros((1, n), jnp.int8).at[0, ones].set(1)
+    mask = topk_mask(x, 4)
+    assert int(mask.sum()) == 4
+    assert mask[0, ones].all()
