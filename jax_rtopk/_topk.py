@@ -23,6 +23,10 @@ class TopK(NamedTuple):
     indices: jax.Array
 
 
+# So that a program that returns it can be written to a file. The name is part of the file: it stays.
+jax.export.register_namedtuple_serialization(TopK, serialized_name="jax_rtopk.TopK")
+
+
 def _prepare(
     name: str, operand: Any, k: Any, axis: Any, max_iter: Any, implementation: Any
 ) -> tuple[jax.Array, int, dict[str, Any]]:
@@ -57,8 +61,8 @@ def topk(
 
     Exact by default: the indices are those of `jax.lax.top_k`, and the values are the operand's own bits at those
     indices. Floats are in IEEE 754 total order, +NaN > +inf > ... > +0 > -0 > ... > -inf > -NaN, and ties go to the
-    lowest index. With `max_iter` the search of each row stops early, as RTop-K does (arXiv 2409.00822): faster, and
-    most of the true top k are found.
+    lowest index. With `max_iter` the search of each row stops early, as RTop-K does (arXiv 2409.00822): most of
+    the true top k are found, for less work per row. That is meant for GPUs; on CPUs the exact answer is as fast today.
 
     >>> import jax.numpy as jnp
     >>> from jax_rtopk import topk
@@ -83,11 +87,13 @@ def topk(
         k: how many elements to select of each row, a static int between 0 and `n`.
         axis: the selection axis.
         largest: False selects the smallest instead, smallest first, ties to the lowest index.
-        sorted: False returns the same selection in ascending order of index, which is cheaper.
-        max_iter: how many passes over a row may be spent on counting. None: as many as the exact answer needs. An
-            early stop still gives k distinct indices with their values and the row maximum among them (minimum, if
-            not `largest`); the answer depends on nothing but the row, and is the same on CPU and CUDA. The pure-JAX
-            implementation ignores `max_iter` and answers exactly.
+        sorted: False returns the same selection in ascending order of index: less work per row, which is meant for
+            GPUs; on CPUs no faster today.
+        max_iter: how many passes over a row may be spent on counting; a row whose maximum no pivot was above takes one
+            more count when it stops. None: as many as the exact answer needs. An early stop still gives k distinct
+            indices with their values and the row maximum among them (minimum, if not `largest`); the answer depends on
+            nothing but the row, and is the same on CPU and CUDA. Fewer passes are less work per row, which is meant for
+            GPUs; on CPUs no faster today. The pure-JAX implementation ignores `max_iter` and answers exactly.
         implementation: None uses native code where this installation has it for the platform, else pure JAX;
             "native" insists on native code; "xla" insists on pure JAX.
 
@@ -211,7 +217,7 @@ def export_disabled_checks() -> list[jax.export.DisabledSafetyCheck]:
     """What to pass to `jax.export.export` as `disabled_checks`, for programs that use this package.
 
     JAX refuses to export custom calls that it does not know to be stable. The targets of this package are: a program
-    exported now runs under later releases of it.
+    exported now runs under later releases of it. (JAX's `serialize` needs the package flatbuffers.)
 
     >>> import jax
     >>> import jax.export
@@ -219,7 +225,8 @@ def export_disabled_checks() -> list[jax.export.DisabledSafetyCheck]:
     >>> function = jax.jit(lambda x: jax_rtopk.topk(x, 2))
     >>> operand = jax.ShapeDtypeStruct((8, 16), "float32")
     >>> exported = jax.export.export(function, disabled_checks=jax_rtopk.export_disabled_checks())(operand)
-    >>> exported.out_avals[0].shape
+    >>> data = exported.serialize()
+    >>> jax.export.deserialize(data).out_avals[0].shape
     (8, 2)
 
     Returns:

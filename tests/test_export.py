@@ -9,7 +9,7 @@ import numpy as np
 import oracle
 import pytest
 
-from jax_rtopk import _native, export_disabled_checks, topk, topk_mask, topk_sparsify
+from jax_rtopk import TopK, _native, export_disabled_checks, topk, topk_mask, topk_sparsify
 
 
 @pytest.fixture
@@ -49,6 +49,20 @@ def test_round_trip():
     x = normal(5, 8)
     data = export(all_three, f32(5, 8)).serialize()
     check_all_three(jax.export.deserialize(data).call(x), x)
+
+
+def test_round_trip_of_a_topk():
+    x = normal(8, 16)
+    exported = jax.export.deserialize(export(lambda x: {"best": topk(x, 2)}, f32(8, 16)).serialize())
+    best = exported.call(x)["best"]
+    assert isinstance(best, TopK)
+    oracle.assert_same(best.values, oracle.topk(x, 2)[0])
+    oracle.assert_same(best.indices, oracle.topk(x, 2)[1])
+
+
+def test_serialized_name_of_topk():
+    """Serialized programs name it: those of one release must load under the next."""
+    assert b"jax_rtopk.TopK" in export(lambda x: topk(x, 2), f32(8, 16)).serialize()
 
 
 def test_round_trip_of_a_gradient():
