@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir, xla
 
@@ -117,12 +118,17 @@ def _zero_tangent(result: Any) -> ad.Zero:
     return ad.Zero(jax.typeof(result).to_tangent_aval())
 
 
+# No result is weakly typed, so no tangent may be: the operand's is where the operand is.
+def _strongly_typed(tangent: Any) -> Any:
+    return lax.convert_element_type(tangent, tangent.dtype)
+
+
 def _topk_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     (operand,), (tangent,) = primals, tangents
     values, indices = topk_p.bind(operand, **params)
     if isinstance(tangent, ad.Zero):
         return (values, indices), (_zero_tangent(values), _zero_tangent(indices))
-    return (values, indices), (_xla.take_rows(tangent, indices), _zero_tangent(indices))
+    return (values, indices), (_xla.take_rows(_strongly_typed(tangent), indices), _zero_tangent(indices))
 
 
 def _mask_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
@@ -134,14 +140,26 @@ def _sparsify_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, straight_t
     (operand,), (tangent,) = primals, tangents
     if straight_through or isinstance(tangent, ad.Zero):
         (dense,) = sparsify_p.bind(operand, straight_through=straight_through, **params)
-        return (dense,), (tangent,)
+        return (dense,), (_zero_tangent(dense) if isinstance(tangent, ad.Zero) else _strongly_typed(tangent),)
     # One search serves both results.
     (mask,) = mask_p.bind(operand, largest=True, **params)
-    return (_keep(mask, operand),), (_keep(mask, tangent),)
+    return (_keep(mask, operand),), (_keep_tangent(mask, _strongly_typed(tangent)),)
 
 
+# The derivative has to be said, as there is none of the bits.
+@jax.custom_jvp
 def _keep(mask: Any, operand: Any) -> Any:
-    return jnp.where(mask, operand, jnp.zeros_like(operand))
+    return _xla.keep(mask, operand)
+
+
+@_keep.defjvp
+def _keep_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    mask, operand = primals
+    return _keep(mask, operand), _keep_tangent(mask, tangents[1])
+
+
+def _keep_tangent(mask: Any, tangent: Any) -> Any:
+    return jnp.where(mask, tangent, jnp.zeros_like(tangent))
 
 
 ad.primitive_jvps[topk_p] = _topk_jvp

@@ -41,6 +41,13 @@ def sparsify(operand: jax.Array, *, k: int, by_magnitude: bool, float_order: boo
     return _from_bits(_put_rows(jnp.zeros_like(bits), indices, take_rows(bits, indices)), operand.dtype)
 
 
+def keep(mask: jax.Array, operand: jax.Array) -> jax.Array:
+    """The operand where `mask` is True, and +0 elsewhere."""
+    # As integers: XLA's CPU select of float8_e5m2 goes through a wider float (of bfloat16 too, in jaxlib 0.7.1).
+    bits = _to_bits(operand)
+    return _from_bits(jnp.where(mask, bits, jnp.zeros_like(bits)), operand.dtype)
+
+
 def take_rows(operand: jax.Array, indices: jax.Array) -> jax.Array:
     """`jnp.take_along_axis(operand, indices, -1)` for indices that are in bounds and distinct within their row.
 

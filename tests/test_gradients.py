@@ -153,6 +153,53 @@ def test_float_dtypes(dtype):
     oracle.assert_same(sparse, np.array([0, 2, 0, 4], dtype))
 
 
+# Name -> what is to equal f(x) itself.
+PRIMALS = {
+    "jvp": lambda f, x: jax.jvp(f, (x,), (jnp.ones_like(x),))[0],
+    "vjp": lambda f, x: jax.vjp(f, x)[0],
+    "twice": lambda f, x: jax.jvp(lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),))[0], (x,), (jnp.ones_like(x),))[0],
+}
+DIFFERENTIABLE = {
+    "topk": lambda x: topk(x, 7).values,
+    "sparsify": lambda x: topk_sparsify(x, 7),
+    "by_magnitude": lambda x: topk_sparsify(x, 7, by_magnitude=True),
+    "straight_through": lambda x: topk_sparsify(x, 7, straight_through=True),
+}
+
+
+@pytest.mark.parametrize("transform", PRIMALS.values(), ids=PRIMALS)
+@pytest.mark.parametrize("dtype", oracle.FLOATS, ids=str)
+def test_differentiating_changes_no_bit(dtype, transform):
+    def all_functions(x):
+        return {name: function(x) for name, function in DIFFERENTIABLE.items()}
+
+    with oracle.x64_for(dtype):
+        rng = np.random.default_rng(0)
+        x = jnp.asarray(np.concatenate([oracle.operand(rng, dtype, (6, 40), kind) for kind in ("bits", "special")]))
+        got = jax.jit(lambda x: transform(all_functions, x))(x)
+        want = all_functions(x)
+    for name in DIFFERENTIABLE:
+        oracle.assert_same(got[name], np.asarray(want[name]))
+
+
+@pytest.mark.parametrize("function", DIFFERENTIABLE.values(), ids=DIFFERENTIABLE)
+def test_differentiating_changes_no_dtype(function):
+    """A weakly typed result would take the dtype of whatever it is combined with."""
+
+    def weak(s):
+        return jax.lax.broadcast(s, (3, 8))
+
+    assert jax.eval_shape(weak, 1.5).weak_type
+    assert not jax.eval_shape(lambda s: function(weak(s)), 1.5).weak_type
+    primal, tangent = jax.jvp(lambda s: function(weak(s)), (1.5,), (1.0,))
+    assert not primal.weak_type
+    assert not tangent.weak_type
+    scaled = jax.vjp(lambda s: function(weak(s)) * jnp.bfloat16(2), 1.5)[0]
+    assert scaled.dtype == jnp.float32
+    assert not jax.vjp(lambda s: function(weak(s)), 1.5)[0].weak_type
+    assert jax.grad(lambda s: function(weak(s)).sum())(1.5).dtype == jnp.float32
+
+
 def test_sparsify_searches_once_when_differentiated():
     jaxpr = str(jax.make_jaxpr(jax.grad(lambda x: topk_sparsify(x, 2).sum()))(jnp.ones((3, 8))))
     assert jaxpr.count("jax_rtopk_") == 1
