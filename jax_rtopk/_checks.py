@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, get_args
 
 import jax
+import jax.core
+import jax.export
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 _FLOATS = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2")
 _INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64))
 _NAMES = (*_FLOATS, *_INTEGERS, "bool")
 _DTYPES = frozenset(map(jnp.dtype, _NAMES))
 
+_ARRAYS = get_args(ArrayLike)  # and scalars, which are refused as such
+
 _MAX_LENGTH = 2**31 - 1  # indices are int32
 
 
 def check_operand(name: str, operand: Any) -> jax.Array:
     """The operand as a JAX array of a dtype that can be selected from."""
-    try:
-        aval = jax.typeof(operand)
-    except TypeError as error:
+    if not isinstance(operand, _ARRAYS) or isinstance(operand, np.ma.MaskedArray):
         raise TypeError(
-            f"{name}: operand must be a JAX or numpy array, got {type(operand).__name__}. Convert it with "
-            "jax.numpy.asarray."
-        ) from error
+            f"{name}: operand must be a JAX or numpy array, got {type(operand).__name__}. {_array_fix(operand)}"
+        )
+    if isinstance(operand, np.ndarray | np.generic) and operand.dtype not in _DTYPES:
+        raise _dtype_error(name, operand.dtype)  # JAX may have no such dtype
+    aval = jax.typeof(operand)
     if aval.dtype not in _DTYPES:
         raise _dtype_error(name, aval.dtype)
     unreduced = aval.sharding.spec.unreduced
@@ -37,13 +42,25 @@ def check_operand(name: str, operand: Any) -> jax.Array:
     return operand if isinstance(operand, jax.Array) else jnp.asarray(operand)
 
 
+def _array_fix(operand: Any) -> str:
+    if isinstance(operand, np.ma.MaskedArray):
+        return "Fill what is masked first, with operand.filled."
+    if isinstance(operand, jax.ShapeDtypeStruct):
+        return "Shapes without values are for jax.eval_shape."
+    if isinstance(operand, getattr(jax, "Ref", ())):
+        return "Read it first, as operand[...]."
+    return "Convert it with jax.numpy.asarray."
+
+
 def _dtype_error(name: str, dtype: Any) -> Exception:
     if jnp.issubdtype(dtype, np.complexfloating):
         return ValueError(
             f"{name}: operand must be real, got {dtype}: complex numbers have no order. Select by operand.real or "
             "jax.numpy.abs(operand)."
         )
-    return TypeError(f"{name}: operand must be of dtype {', '.join(_NAMES)}, got {dtype}. Convert it first.")
+    return TypeError(
+        f"{name}: operand must be of dtype {', '.join(_NAMES)}, got {dtype}. Convert it first, with operand.astype."
+    )
 
 
 def check_axis(name: str, axis: Any, operand: jax.Array) -> int:
@@ -77,12 +94,25 @@ def check_k(name: str, k: Any, operand: jax.Array, axis: int) -> int:
     count = _static_int(name, "k", k)
     if count < 0:
         raise ValueError(f"{name}: k must be at least 0, got {count}.")
-    if count > operand.shape[axis]:
+    if _is_more_than(name, count, operand.shape[axis]):
         raise ValueError(
             f"{name}: k must be at most the size of the selection axis, got k={count} for axis {axis} of shape "
             f"{operand.shape}. Pass min(k, operand.shape[{axis}])."
         )
     return count
+
+
+def _is_more_than(name: str, k: int, size: Any) -> bool:
+    try:
+        return bool(k > size)
+    except Exception as error:  # jax.errors has it from jax 0.8 on only
+        if not jax.export.is_symbolic_dim(size):
+            raise
+        raise ValueError(
+            f"{name}: k must be at most the size of the selection axis, which is undecided for k={k} and the symbolic "
+            f'size {size}. Say so where you make the shape: jax.export.symbolic_shape(..., constraints=("{size} >= {k}"'
+            ",))."
+        ) from error
 
 
 def check_max_iter(name: str, max_iter: Any) -> int:
@@ -106,22 +136,30 @@ def check_flag(name: str, flag: str, value: Any) -> bool:
 
 def check_implementation(name: str, implementation: Any) -> None:
     """Checks nothing but the name: whether there is native code is known when the program is lowered for a platform."""
+    rule = f'{name}: implementation must be None, "native" or "xla", got'
+    if not isinstance(implementation, str | None):
+        raise TypeError(f"{rule} {_describe(implementation)}. Pass one of these, as a str.")
     if implementation not in (None, "native", "xla"):
-        raise ValueError(f'{name}: implementation must be None, "native" or "xla", got {implementation!r}.')
+        raise ValueError(f"{rule} {implementation!r}.")
 
 
 def _static_int(name: str, argument: str, value: Any) -> int:
     rule = f"{name}: {argument} must be a static Python int"
+    if jax.export.is_symbolic_dim(value):
+        raise TypeError(
+            f"{rule}, got the symbolic size {value}: {argument} is a constant of the program. Pass a number, and "
+            "export a program for each that is needed."
+        )
     if isinstance(value, bool | np.bool_):
         raise TypeError(f"{rule}, got the bool {value}. Write int({value}) if you mean {int(value)}.")
     try:
         return operator.index(value)
-    except jax.errors.JAXTypeError as error:  # how a traced value refuses
-        raise TypeError(
-            f"{rule}, got a traced value: shapes depend on it. Use static_argnums or static_argnames to mark it as "
-            "static in jit, or close over it."
-        ) from error
     except TypeError as error:
+        if isinstance(value, jax.core.Tracer):
+            raise TypeError(
+                f"{rule}, got a traced value: shapes depend on it. Use static_argnums or static_argnames to mark it as "
+                "static in jit, or close over it."
+            ) from error
         raise TypeError(f"{rule}, got {_describe(value)}. Convert it with int().") from error
 
 

@@ -11,8 +11,16 @@ from jax.sharding import PartitionSpec as P
 
 from jax_rtopk import topk, topk_mask, topk_sparsify
 
+
+class Convertible:
+    def __jax_array__(self):
+        return X
+
+
 FUNCTIONS = [topk, topk_mask, topk_sparsify]
 X = jnp.ones((3, 8))
+
+IMPLEMENTATIONS = 'implementation must be None, "native" or "xla", got'
 
 # operand, arguments -> error, what the message must give: the rule, what was got, the fix.
 BAD_CALLS = {
@@ -20,7 +28,15 @@ BAD_CALLS = {
     "scalar": (1.0, {"k": 1}, ValueError, "at least one axis, got a scalar", "Reshape"),
     "list": ([1.0, 2.0], {"k": 1}, TypeError, "must be a JAX or numpy array, got list", "jax.numpy.asarray"),
     "none": (None, {"k": 1}, TypeError, "must be a JAX or numpy array, got NoneType", "jax.numpy.asarray"),
-    "strings": (np.array(["a"]), {"k": 1}, TypeError, "must be a JAX or numpy array", "jax.numpy.asarray"),
+    "convertible": (Convertible(), {"k": 1}, TypeError, "must be a JAX or numpy array, got Conv", "jax.numpy.asarray"),
+    "token": (jax.lax.create_token(), {"k": 1}, TypeError, "must be a JAX or numpy array, got Token", "Convert"),
+    "shape": (jax.ShapeDtypeStruct((3, 8), "float32"), {"k": 1}, TypeError, "got ShapeDtypeStruct", "jax.eval_shape"),
+    "masked": (np.ma.array(np.ones((3, 8))), {"k": 1}, TypeError, "JAX or numpy array, got MaskedArray", "filled"),
+    "strings": (np.array(["a"]), {"k": 1}, TypeError, "float32, bfloat16, .* got <U1", "astype"),
+    "other byte order": (np.ones(3, ">f4"), {"k": 1}, TypeError, "float32, bfloat16, .* got >f4", "astype"),
+    "objects": (np.ones(3, object), {"k": 1}, TypeError, "float32, bfloat16, .* got object", "astype"),
+    "dates": (np.ones(3, "M8[s]"), {"k": 1}, TypeError, r"float32, bfloat16, .* got datetime64\[s\]", "astype"),
+    "records": (np.ones(3, [("a", "f4")]), {"k": 1}, TypeError, r"float32, bfloat16, .* got \[\('a'", "astype"),
     "keys": (jax.random.key(0)[None], {"k": 1}, TypeError, "got key<fry>", "Convert"),
     "int4": (jnp.ones(3, jnp.int4), {"k": 1}, TypeError, "float32, bfloat16, .* got int4", "Convert"),
     "negative k": (X, {"k": -1}, ValueError, "k must be at least 0", "got -1"),
@@ -41,14 +57,16 @@ BAD_CALLS = {
     "max_iter -1": (X, {"k": 1, "max_iter": -1}, ValueError, "max_iter must be at least 1, got -1", "None"),
     "float max_iter": (X, {"k": 1, "max_iter": 2.5}, TypeError, "max_iter must be a static .*, got 2.5", "int()"),
     "bool max_iter": (X, {"k": 1, "max_iter": True}, TypeError, "max_iter must be .*, got the bool", "int(True)"),
-    "implementation": (
-        X,
-        {"k": 1, "implementation": "cuda"},
-        ValueError,
-        "implementation must be",
-        '"native" or "xla"',
-    ),
+    "array k": (X, {"k": jnp.array([2])}, TypeError, r"k must be a static Python int, got Array\(\[2\]", "int()"),
+    "implementation": (X, {"k": 1, "implementation": "cuda"}, ValueError, IMPLEMENTATIONS, "got 'cuda'"),
+    "no str": (X, {"k": 1, "implementation": ["xla"]}, TypeError, IMPLEMENTATIONS, "as a str"),
+    "array of str": (X, {"k": 1, "implementation": np.array("native")}, TypeError, IMPLEMENTATIONS, "as a str"),
+    "arrays of str": (X, {"k": 1, "implementation": np.array(["a", "b"])}, TypeError, IMPLEMENTATIONS, "as a str"),
 }
+if np.dtype(np.longdouble) != np.float64:
+    BAD_CALLS["long double"] = (np.ones(3, np.longdouble), {"k": 1}, TypeError, "bfloat16, .* got float", "astype")
+if hasattr(jax, "new_ref"):
+    BAD_CALLS["reference"] = (jax.new_ref(X), {"k": 1}, TypeError, "numpy array, got Ref", "operand[...]")
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -74,6 +92,8 @@ def test_traced_number(function, argument):
     arguments = {"k": 1, "axis": 1, "max_iter": 1}
     with pytest.raises(TypeError, match=rf"{argument} must be a static Python int, got a traced .* static_argnums"):
         jax.jit(lambda x, traced: function(x, **{**arguments, argument: traced}))(X, 1)
+    with pytest.raises(TypeError, match=rf"{argument} must be a static Python int, got a traced .* static_argnums"):
+        jax.grad(lambda traced: function(X, **{**arguments, argument: traced})[0].sum())(1.0)
     # As the message says:
     jax.jit(lambda x, traced: function(x, **{**arguments, argument: traced}), static_argnums=1)(X, 1)
 

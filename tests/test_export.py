@@ -105,10 +105,25 @@ def test_symbolic_row_length(implementation):
         oracle.assert_same(exported.call(x), oracle.mask(x, 3))
 
 
-def test_symbolic_row_length_that_may_be_less_than_k():
+@pytest.mark.parametrize("function", [topk, topk_mask, topk_sparsify])
+def test_symbolic_row_length_that_may_be_less_than_k(function):
+    with pytest.raises(
+        ValueError, match=f"^{function.__name__}: k must be at most .* undecided for k=3 .* size n.*"
+    ) as e:
+        export(lambda x: function(x, 3), f32(*jax.export.symbolic_shape("rows, n")))
+    assert 'constraints=("n >= 3",)' in str(e.value)
+    # As the message says:
+    export(lambda x: function(x, 3), f32(*jax.export.symbolic_shape("rows, n", constraints=("n >= 3",))))
+
+
+@pytest.mark.parametrize("function", [topk, topk_mask, topk_sparsify])
+@pytest.mark.parametrize("argument", ["k", "axis", "max_iter"])
+def test_symbolic_arguments(function, argument):
     rows, n = jax.export.symbolic_shape("rows, n")
-    with pytest.raises(Exception, match="'n' < '3' is inconclusive"):
-        export(lambda x: topk(x, 3), f32(rows, n))
+    with pytest.raises(
+        TypeError, match=f"^{function.__name__}: {argument} must be .* symbolic size n: .* is a constant"
+    ):
+        export(lambda x: function(x, **{"k": 1, argument: x.shape[1]}), f32(rows, n))
 
 
 def custom_calls(text):
