@@ -88,6 +88,15 @@ inline std::string shape_error(const char* name, const ffi::AnyBuffer& operand, 
          std::to_string(row) + " as its last dimension, got " + to_string(result.dimensions());
 }
 
+// Kernels read a row while they write its results, so a call that was made to work in place would destroy its operand.
+inline bool is_operand(const ffi::AnyBuffer& operand, const ffi::AnyBuffer& result) {
+  return result.element_count() > 0 && result.untyped_data() == operand.untyped_data();
+}
+
+inline std::string in_place_error(const char* name) {
+  return std::string(name) + " must not be the operand's own buffer: drop input_output_aliases from the custom call";
+}
+
 inline Decoded decode_operand(const ffi::AnyBuffer& operand, int64_t k, int64_t max_iter) {
   const std::optional<Item> item = item_of(operand.element_type());
   if (!item) {
@@ -132,6 +141,8 @@ inline Decoded decode_topk(const ffi::AnyBuffer& operand, const ffi::AnyBuffer& 
   if (!internal::has_shape(operand, k, indices)) {
     return internal::invalid(internal::shape_error("indices", operand, k, indices));
   }
+  if (internal::is_operand(operand, values)) return internal::invalid(internal::in_place_error("values"));
+  if (internal::is_operand(operand, indices)) return internal::invalid(internal::in_place_error("indices"));
   decoded.request.largest = largest;
   decoded.request.sorted = sorted;
   return decoded;
@@ -145,6 +156,7 @@ inline Decoded decode_mask(const ffi::AnyBuffer& operand, const ffi::AnyBuffer& 
   if (!internal::has_shape(operand, decoded.request.n, mask)) {
     return internal::invalid(internal::shape_error("mask", operand, decoded.request.n, mask));
   }
+  if (internal::is_operand(operand, mask)) return internal::invalid(internal::in_place_error("mask"));
   decoded.request.largest = largest;
   decoded.request.by_magnitude = by_magnitude;
   return decoded;
@@ -158,6 +170,7 @@ inline Decoded decode_sparsify(const ffi::AnyBuffer& operand, const ffi::AnyBuff
   if (!internal::has_shape(operand, decoded.request.n, dense)) {
     return internal::invalid(internal::shape_error("dense", operand, decoded.request.n, dense));
   }
+  if (internal::is_operand(operand, dense)) return internal::invalid(internal::in_place_error("dense"));
   decoded.request.by_magnitude = by_magnitude;
   return decoded;
 }

@@ -21,9 +21,9 @@ def call(backend):
     """Makes a custom call of one operation with results of any shape and dtype."""
     target = _native.BACKENDS["cuda" if backend.name == "gpu" else "cpu"].target
 
-    def call(operation, operand, results, k, max_iter=0):
+    def call(operation, operand, results, k, max_iter=0, **options):
         attributes = {"k": np.int64(k), "max_iter": np.int64(max_iter), **ATTRIBUTES[operation]}
-        return jax.block_until_ready(jax.ffi.ffi_call(target(operation), results)(operand, **attributes))
+        return jax.block_until_ready(jax.ffi.ffi_call(target(operation), results, **options)(operand, **attributes))
 
     return call
 
@@ -63,6 +63,24 @@ def test_malformed_calls_are_refused(call, operation, operand, results, attribut
 def test_complex_operands_are_refused(call):
     with pytest.raises(Exception, match="jax_rtopk: the operand must be of a real dtype"):
         call("topk", jnp.zeros((3, 5), jnp.complex64), _topk_results(3, 2), k=2)
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "dtype", "results", "aliases"),
+    [
+        ("topk", "values", jnp.float32, _topk_results(3, 5), {0: 0}),
+        ("topk", "indices", jnp.int32, (_result(3, 5, dtype=jnp.int32),) * 2, {0: 1}),
+        ("mask", "mask", jnp.bool_, _result(3, 5, dtype=jnp.bool_), {0: 0}),
+        ("sparsify", "dense", jnp.float32, _result(3, 5), {0: 0}),
+    ],
+)
+def test_calls_in_place_are_refused(call, operation, name, dtype, results, aliases):
+    with pytest.raises(Exception, match=f"INVALID_ARGUMENT: jax_rtopk: {name} must not be the operand's own buffer"):
+        call(operation, jnp.ones((3, 5), dtype), results, k=5, input_output_aliases=aliases)
+
+
+def test_empty_calls_in_place(call):
+    call("sparsify", jnp.ones((0, 5)), _result(0, 5), k=2, input_output_aliases={0: 0})
 
 
 def test_nothing_kept_is_all_zeros(call):
