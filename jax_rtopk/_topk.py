@@ -105,7 +105,8 @@ def topk(
         TypeError: if the operand is no array or of another dtype, `k`, `axis` or `max_iter` is no static int, a flag is
             no bool, or `implementation` is no str.
         ValueError: if the operand is complex or a scalar, the selection axis is longer than 2**31 - 1 or sharded over
-            explicit mesh axes, `k`, `axis`, `max_iter` or `implementation` is out of range, or `k` may exceed a symbolic size.
+            explicit mesh axes, `k`, `axis`, `max_iter` or `implementation` is out of range, or `k` may be more than a
+            symbolic size.
         NotImplementedError: if `implementation="native"` and there is no native code for the platform.
     """
     rows, axis, params = _prepare("topk", operand, k, axis, max_iter, implementation)
