@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -38,9 +40,17 @@ def register(module: Any, platform: str, *, prefix: str = PREFIX) -> Backend:
     for operation in OPERATIONS:
         target = backend.target(operation)
         jax.ffi.register_ffi_target(target, capsules[PREFIX + operation], platform=platform)
-        # Without this XLA gathers a batch-sharded operand before the call.
-        jax.ffi.register_ffi_target_as_batch_partitionable(target)
+        _declare_batch_partitionable(target)
     return backend
+
+
+@cache
+def _declare_batch_partitionable(target: str) -> None:
+    """Without this XLA gathers a batch-sharded operand before the call.
+
+    Once for all platforms that have the target: XLA reports a second declaration as an error.
+    """
+    jax.ffi.register_ffi_target_as_batch_partitionable(target)
 
 
 def _find(name: str) -> ModuleType | None:
@@ -60,6 +70,19 @@ def _available() -> dict[str, Backend]:
         if module is not None:
             found[platform] = register(module, xla_platform)
     return found
+
+
+def missing_because() -> str:
+    """Why there is no native code at all, as far as it can be told; empty if there is some."""
+    folder = Path(__file__).parent
+    if BACKENDS:
+        return ""
+    if (folder.parent / "pyproject.toml").is_file():
+        return (
+            f"this is the source folder {folder}, not the installed package: run Python in another folder than the "
+            "source tree's root"
+        )
+    return "the package was built without it: reinstall jax_rtopk"
 
 
 # The native back end of each JAX platform that has one. The lowering rules look here each time, so that tests can put

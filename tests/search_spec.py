@@ -1,7 +1,8 @@
 """The early-stopped search, as an executable specification in numpy.
 
-Every native back end must return exactly what this file returns, for every row and every `max_iter`. It is vectorised over rows (a row's result never
-depends on its neighbours) and otherwise written to be read beside `native/search_plan.h` and `native/search.h`, whose names it shares.
+Every native back end must return exactly what this file returns, for every row and every `max_iter`. It is vectorised
+over rows (a row's result never depends on its neighbours) and otherwise written to be read beside
+`native/search_plan.h` and `native/search.h`, whose names it shares.
 
 Keys are unsigned integers of the dtype's own width: a larger key is selected first (see `native/ordered_key.h`).
 """
@@ -60,7 +61,8 @@ class SearchPlan:
 def groups_of(plan: SearchPlan) -> tuple[np.ndarray, np.ndarray]:
     """The group of each element of a row, and whether the element is sampled.
 
-    Chunks go to the groups in turn, and the elements of a chunk to groups far apart, so that neighbours, which are often alike, do not meet in one.
+    Chunks go to the groups in turn, and the elements of a chunk to groups far apart, so that neighbours, which are
+    often alike, do not meet in one.
     """
     index = np.arange(plan.n)
     chunk, place = index // plan.chunk, index % plan.chunk
@@ -78,7 +80,10 @@ def group_maxima(keys: np.ndarray, plan: SearchPlan) -> np.ndarray:
 
 
 class Search:
-    """Brackets the k-th largest key of each row: lo <= it <= last, count(key >= lo) = c_lo >= k > c_last = count(key > last)."""
+    """Brackets the k-th largest key of each row.
+
+    lo <= it <= last, and count(key >= lo) = c_lo >= k > c_last = count(key > last).
+    """
 
     def __init__(self, keys: np.ndarray, k: int, item_bytes: int) -> None:
         rows, n = keys.shape
@@ -118,7 +123,9 @@ class Search:
         one = np.uint64(1)
         both = self.below & self.above
         width = self.c_lo - self.c_last
-        share = (self.k - self.c_last).astype(F32) / np.maximum(width, 1).astype(F32)  # of the bracket, from last downwards
+        share = (self.k - self.c_last).astype(F32) / np.maximum(width, 1).astype(
+            F32
+        )  # of the bracket, from last downwards
 
         # First choice: group maxima, which are elements of the row and know its distribution.
         beyond = (self.maxima > self.last[:, None]).sum(axis=1)
@@ -140,9 +147,12 @@ class Search:
         cut = (self.passes >= 7) & (self.passes % 2 == 1)
         low = np.where(cut, self.at_fraction(np.full(len(low), 21845)), low)
         high = np.where(cut, self.at_fraction(np.full(len(low), 43690)), high)
-        # Nothing counted below yet: gallop downwards. So many keys were met between the top and last; k wants so many times the way.
+        # Nothing counted below yet: gallop downwards. So many keys were met between the top and last; k wants so many
+        # times the way.
         way = np.maximum(self.top - np.minimum(self.last, self.maxima[:, -1]), one)
-        times = np.frexp(np.maximum(self.k // np.maximum(self.c_last, 1), 1).astype(np.float64))[1].astype(np.uint64) - one
+        times = (
+            np.frexp(np.maximum(self.k // np.maximum(self.c_last, 1), 1).astype(np.float64))[1].astype(np.uint64) - one
+        )
         room = self.last - one
         near = np.where(way < room >> times, way << times, room)
         far = np.where(near < room >> np.uint64(2), near << np.uint64(2), room)
@@ -181,7 +191,7 @@ class Search:
 
     def selected(self) -> np.ndarray:
         """The emission, as a mask: keys above the bracket first, then those inside it by ascending index, k in all."""
-        # Until a count has lowered it, last is the row maximum; it is a certain member and must not have to queue by index.
+        # Until a count has lowered it, last is the row maximum, a certain member that must not have to queue by index.
         last = self.last - ((self.c_last == 0) & (self.lo < self.last)).astype(np.uint64)
         certain = self.keys > last[:, None]
         certain &= np.cumsum(certain, axis=1) <= self.k
@@ -191,7 +201,7 @@ class Search:
 
 
 def select(keys: np.ndarray, k: int, max_iter: int, item_bytes: int) -> np.ndarray:
-    """Boolean mask [rows, n] of the k elements selected in each row of `keys` after at most `max_iter` passes. 0 < k."""
+    """Boolean mask [rows, n] of the k > 0 elements selected in each row of `keys` after at most `max_iter` passes."""
     if k == keys.shape[1]:
         return np.ones(keys.shape, bool)
     search = Search(keys, k, item_bytes)

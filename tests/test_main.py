@@ -38,9 +38,11 @@ def test_report(capsys):
 def test_report_without_native_code(capsys, monkeypatch):
     monkeypatch.setattr(_native, "BACKENDS", {})
     status, lines = report(capsys)
-    assert status == 0
+    assert status == 1
     assert lines[1:3] == ["native code for cpu:  not built", "native code for cuda: not built"]
     assert lines[3].endswith("where topk is pure JAX")
+    assert lines[5].startswith("no native code, so nothing to check or time: ")
+    assert len(lines) == 6
 
 
 def test_wrong_answers_are_reported(capsys, monkeypatch):

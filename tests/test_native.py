@@ -46,7 +46,8 @@ def run_python(code, path):
     """Runs a program with a package folder of its own, and without what this suite has set."""
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     environment |= {"PYTHONPATH": os.pathsep.join([str(path), *sys.path]), "JAX_PLATFORMS": "cpu"}
-    return subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True)
+    # -S: or an editable install's import hook would put the source folder before `path`.
+    return subprocess.run([sys.executable, "-P", "-S", "-c", code], env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -69,6 +70,12 @@ print(jax_rtopk.topk(jnp.array([1.0, 3.0, 2.0]), 2).indices.tolist())
     assert (done.stdout, done.returncode) == ("[1, 2]\n", 0), done.stderr
 
 
+def test_the_source_folder_is_told_from_an_installed_package(pure_python):
+    (pure_python / "pyproject.toml").touch()
+    done = run_python("from jax_rtopk import __main__; __main__.main()", pure_python)
+    assert f"this is the source folder {pure_python / 'jax_rtopk'}, not the installed package" in done.stdout
+
+
 def test_broken_native_module_is_reported(pure_python):
     (pure_python / "jax_rtopk" / "_cpu.py").write_text("import no_such_library")
     done = run_python("import jax_rtopk", pure_python)
@@ -85,6 +92,7 @@ print(jax.device_count())
 """
     done = run_python(code, Path(jax_rtopk.__file__).parents[1])
     assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
+    assert "custom call" not in done.stderr  # XLA complains of targets that are declared twice
 
 
 def test_public_names():
