@@ -9,6 +9,7 @@ the winners differs: jax_rtopk, jax.lax.top_k, and jax_rtopk stopped after two p
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -153,9 +154,9 @@ def main() -> None:
     print(f"\n{'':24}{'test accuracy':>14}{'ms a step':>12}")
     for name in LAYERS:
         print(f"{name:24}{accuracies[name][-1]:>14.1%}{step_ms[name]:>12.2f}")
-    path = Path(__file__).parents[1] / "docs" / "digits.svg"
+    path = Path(sys.argv[1] if len(sys.argv) > 1 else "digits.svg")
     draw(accuracies, step_ms, path)
-    print(f"\nplot saved as {path.parent.name}/{path.name}")
+    print(f"\nplot saved as {path}")
 
 
 if __name__ == "__main__":
