@@ -157,11 +157,12 @@ def _static_int(name: str, argument: str, value: Any) -> int:
     except TypeError as error:
         if isinstance(value, jax.core.Tracer):
             raise TypeError(
-                f"{rule}, got a traced value: shapes depend on it. Use static_argnums or static_argnames to mark it as "
-                "static in jit, or close over it."
+                f"{rule}, got a traced value: the program depends on it. Use static_argnums or static_argnames to mark "
+                "it as static in jit, or close over it."
             ) from error
-        raise TypeError(f"{rule}, got {_describe(value)}. Convert it with int().") from error
+        fix = "Pass one int." if isinstance(value, tuple | list | None) else "Convert it with int()."
+        raise TypeError(f"{rule}, got {_describe(value)}. {fix}") from error
 
 
 def _describe(value: Any) -> str:
-    return f"{value!r} of type {type(value).__name__}"
+    return "a traced value" if isinstance(value, jax.core.Tracer) else f"{value!r} of type {type(value).__name__}"

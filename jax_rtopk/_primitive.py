@@ -70,9 +70,10 @@ def _lower(
     backend = _native.BACKENDS.get(platform) if platform else None
     if implementation == "native" and backend is None and not empty:
         raise NotImplementedError(
-            f'jax_rtopk: implementation="native" needs native code for the platform, got {platform or "another one"}; '
-            f"this installation has it for: {', '.join(_native.BACKENDS) or 'none'}. Pass implementation=None to use "
-            "pure JAX where there is none, or reinstall jax_rtopk with it (JAX_RTOPK_CUDA=ON for cuda)."
+            'jax_rtopk: implementation="native" needs native code for the platform, got '
+            f"{platform or 'one for which there is none'}; this installation has it for: "
+            f"{', '.join(_native.BACKENDS) or 'none'}. Pass implementation=None to use pure JAX where there is none, "
+            "or reinstall jax_rtopk with it (JAX_RTOPK_CUDA=ON for cuda)."
         )
     if implementation == "xla" or backend is None or empty:
         exact = partial(operation.definition, float_order=platform == "cpu", **flags)
