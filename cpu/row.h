@@ -49,7 +49,7 @@ class Row {
 
   Word key(int32_t i) const { return map_(bits_[i]); }
   // The keys of the kLanes elements from i, all inside the row.
-  __attribute__((always_inline)) Reg keys(int32_t i) const { return keys_at(bits_ + i); }
+  __attribute__((always_inline)) Reg keys(int32_t i) const { return keys_of(V::widen(bits_ + i)); }
 
   // Calls f(index of lane 0, keys, mask of the lanes inside the row) over [begin, end). Lanes outside hold key 0.
   template <class F>
@@ -63,18 +63,15 @@ class Row {
   // Narrow values are moved to the top of the word, where their sign is the word's, and the key back down.
   static constexpr int kShift = int(8 * (sizeof(Word) - sizeof(Bits)));
 
-  __attribute__((always_inline)) Reg keys_at(const Bits* at) const {
-    Reg x = V::widen(at);
+  __attribute__((always_inline)) Reg keys_of(Reg x) const {
     if constexpr (kShift > 0) x = V::template shift_left<kShift>(x);
     x = borrows_ ? V::key(x, spread_, borrow_, flip_) : V::key(x, spread_, flip_);
     if constexpr (kShift > 0) x = V::template shift_right<kShift>(x);
     return x;
   }
 
-  Reg tail_keys(int32_t i, int count) const {
-    Bits tail[kLanes] = {};
-    for (int lane = 0; lane < count; ++lane) tail[lane] = bits_[i + lane];
-    return V::keep_first(keys_at(tail), count);
+  __attribute__((always_inline)) Reg tail_keys(int32_t i, int count) const {
+    return V::keep_first(keys_of(V::widen_first(bits_ + i, count)), count);
   }
 
   KeyMap<Bits> map_;

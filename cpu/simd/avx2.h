@@ -82,6 +82,14 @@ struct Vec<uint32_t> {
   static Reg widen(const uint8_t* p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)); }
   static Reg widen(const uint16_t* p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)); }
   static Reg widen(const uint32_t* p) { return load(p); }
+  // Reads `count` < kLanes elements only; the other lanes are 0.
+  template <class Bits>
+  static Reg widen_first(const Bits* p, int count) {
+    Bits lanes[kLanes] = {};
+    for (int lane = 0; lane < count; ++lane) lanes[lane] = p[lane];
+    return widen(lanes);
+  }
+  static Reg widen_first(const uint32_t* p, int count) { return _mm256_maskload_epi32((const int*)p, first(count)); }
   template <int kShift>
   static Reg shift_left(Reg x) {
     return _mm256_slli_epi32(x, kShift);
@@ -102,10 +110,7 @@ struct Vec<uint32_t> {
   }
   // x where a >= b, else 0
   static Reg where_ge(Reg x, Reg a, Reg b) { return _mm256_and_si256(x, at_least(a, b)); }
-  static Reg keep_first(Reg x, int count) {
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_and_si256(x, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane));
-  }
+  static Reg keep_first(Reg x, int count) { return _mm256_and_si256(x, first(count)); }
 
   // Writes the lanes of `mask` side by side; may write up to kLanes words.
   static void compress(uint32_t* to, Reg x, Mask mask) { store(to, _mm256_permutevar8x32_epi32(x, permutation(mask))); }
@@ -115,6 +120,9 @@ struct Vec<uint32_t> {
   }
 
  private:
+  static Reg first(int count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
   static Reg at_least(Reg a, Reg b) { return _mm256_cmpeq_epi32(_mm256_max_epu32(a, b), a); }
   static Mask bits(Reg x) { return Mask(_mm256_movemask_ps(_mm256_castsi256_ps(x))); }
 };
@@ -157,6 +165,9 @@ struct Vec<uint64_t> {
   }
 
   static Reg widen(const uint64_t* p) { return load(p); }
+  static Reg widen_first(const uint64_t* p, int count) {
+    return _mm256_maskload_epi64((const long long*)p, first(count));
+  }
   static Reg key(Reg x, Reg spread, Reg flip) {
     return _mm256_xor_si256(_mm256_xor_si256(x, _mm256_and_si256(sign(x), spread)), flip);
   }
@@ -165,10 +176,7 @@ struct Vec<uint64_t> {
     return _mm256_xor_si256(_mm256_add_epi64(turned, _mm256_and_si256(sign(x), borrow)), flip);
   }
   static Reg where_ge(Reg x, Reg a, Reg b) { return _mm256_andnot_si256(above(b, a), x); }
-  static Reg keep_first(Reg x, int count) {
-    const __m256i lane = _mm256_setr_epi64x(0, 1, 2, 3);
-    return _mm256_and_si256(x, _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), lane));
-  }
+  static Reg keep_first(Reg x, int count) { return _mm256_and_si256(x, first(count)); }
 
   static void compress(uint64_t* to, Reg x, Mask mask) {
     store(to, _mm256_permutevar8x32_epi32(x, permutation(kSpread[mask])));
@@ -179,6 +187,7 @@ struct Vec<uint64_t> {
   }
 
  private:
+  static Reg first(int count) { return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3)); }
   static Reg sign(Reg x) { return _mm256_cmpgt_epi64(_mm256_setzero_si256(), x); }
   static Reg above(Reg a, Reg b) {
     const Reg bias = _mm256_set1_epi64x((long long)0x8000000000000000ULL);

@@ -53,6 +53,14 @@ struct Vec<uint32_t> {
   static Reg widen(const uint8_t* p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)); }
   static Reg widen(const uint16_t* p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)); }
   static Reg widen(const uint32_t* p) { return load(p); }
+  // Reads `count` < kLanes elements only; the other lanes are 0.
+  static Reg widen_first(const uint8_t* p, int count) {
+    return _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first(count), p));
+  }
+  static Reg widen_first(const uint16_t* p, int count) {
+    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(count), p));
+  }
+  static Reg widen_first(const uint32_t* p, int count) { return _mm512_maskz_loadu_epi32(first(count), p); }
   template <int kShift>
   static Reg shift_left(Reg x) {
     return _mm512_slli_epi32(x, kShift);
@@ -73,7 +81,7 @@ struct Vec<uint32_t> {
   }
   // x where a >= b, else 0
   static Reg where_ge(Reg x, Reg a, Reg b) { return _mm512_maskz_mov_epi32(_mm512_cmpge_epu32_mask(a, b), x); }
-  static Reg keep_first(Reg x, int count) { return _mm512_maskz_mov_epi32(__mmask16((1U << count) - 1), x); }
+  static Reg keep_first(Reg x, int count) { return _mm512_maskz_mov_epi32(first(count), x); }
 
   // Writes the lanes of `mask` side by side; may write up to kLanes words.
   static void compress(uint32_t* to, Reg x, Mask mask) { store(to, _mm512_maskz_compress_epi32(__mmask16(mask), x)); }
@@ -83,6 +91,9 @@ struct Vec<uint32_t> {
     const __m512i index = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
     _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(__mmask16(mask), index));
   }
+
+ private:
+  static __mmask16 first(int count) { return __mmask16((1U << count) - 1); }
 };
 
 template <>
@@ -120,6 +131,7 @@ struct Vec<uint64_t> {
   static uint64_t reduce_max(Reg x) { return _mm512_reduce_max_epu64(x); }
 
   static Reg widen(const uint64_t* p) { return load(p); }
+  static Reg widen_first(const uint64_t* p, int count) { return _mm512_maskz_loadu_epi64(first(count), p); }
   static Reg key(Reg x, Reg spread, Reg flip) {
     return _mm512_xor_si512(_mm512_ternarylogic_epi64(x, _mm512_srai_epi64(x, 63), spread, 0x78), flip);
   }
@@ -129,7 +141,7 @@ struct Vec<uint64_t> {
     return _mm512_xor_si512(_mm512_add_epi64(turned, _mm512_and_si512(sign, borrow)), flip);
   }
   static Reg where_ge(Reg x, Reg a, Reg b) { return _mm512_maskz_mov_epi64(_mm512_cmpge_epu64_mask(a, b), x); }
-  static Reg keep_first(Reg x, int count) { return _mm512_maskz_mov_epi64(__mmask8((1U << count) - 1), x); }
+  static Reg keep_first(Reg x, int count) { return _mm512_maskz_mov_epi64(first(count), x); }
 
   static void compress(uint64_t* to, Reg x, Mask mask) { store(to, _mm512_maskz_compress_epi64(__mmask8(mask), x)); }
   static void compress_index(int32_t* to, int32_t first, Mask mask) {
@@ -137,6 +149,9 @@ struct Vec<uint64_t> {
     const __m256i index = _mm256_add_epi32(lane, _mm256_set1_epi32(first));
     _mm256_storeu_si256((__m256i*)to, _mm256_maskz_compress_epi32(__mmask8(mask), index));
   }
+
+ private:
+  static __mmask8 first(int count) { return __mmask8((1U << count) - 1); }
 };
 
 }  // namespace jax_rtopk::RTOPK_ISA

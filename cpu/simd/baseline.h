@@ -57,6 +57,13 @@ struct Vec {
     return x;
   }
   static Reg widen(const Word* p) { return load(p); }
+  // Reads `count` < kLanes elements only; the other lanes are 0.
+  template <class Bits>
+  static Reg widen_first(const Bits* p, int count) {
+    Reg x{};
+    for (int lane = 0; lane < count; ++lane) x[lane] = p[lane];
+    return x;
+  }
   template <int kShift>
   static Reg shift_left(Reg x) {
     return x << kShift;
