@@ -70,12 +70,14 @@ class GroupMaxima {
   alignas(64) Word sorted_[kGroups] = {};
 };
 
-// What to select: every key above `above`, and of those from `lo` to `above` the first `quota` by index.
+// What to select: every key above `above`, and of those from `lo` to `above` the first `quota` by index. With `single`
+// only the first of those above `above`, the others being like those from `lo` on.
 template <class Word>
 struct Emission {
   Word above;
   Word lo;
   int32_t quota;
+  bool single = false;
 };
 
 // Runs the search, for at most `max_iter` passes (0: until it is exact).
@@ -92,13 +94,8 @@ Emission<typename Row::Word> search(const Row& row, const SearchPlan& plan, int6
     count(row, pivots, count_low, count_high);
     search.observe(pivots, count_low, count_high);
   }
-  const Word above = search.certain_above();
-  if (above == search.last()) return {above, search.lo(), plan.k - search.count_last()};
-  // The row's maximum is certain, but how often it occurs has not been counted.
-  int32_t maximal, same;
-  count(row, {top, top}, maximal, same);
-  if (maximal >= plan.k) return {top, top, plan.k};
-  return {above, search.lo(), plan.k - maximal};
+  if (search.maximum_is_last() && search.lo() < top) return {top - 1, search.lo(), plan.k - 1, true};
+  return {search.last(), search.lo(), plan.k - search.count_last()};
 }
 
 inline uint32_t lowest_bits(uint32_t mask, int count) {
@@ -118,10 +115,17 @@ void emit(const Row& row, Emission<typename Row::Word> emission, Sink sink) {
   constexpr int32_t kBatch = 1024;
   alignas(64) int32_t batch[kBatch + Row::kLanes];
   int32_t count = 0;
-  const auto above = V::set1(emission.above), lo = V::set1(emission.lo);
+  auto above = V::set1(emission.above);
+  const auto lo = V::set1(emission.lo);
   int32_t quota = emission.quota;
+  bool single = emission.single;
   row.sweep(0, row.n(), [&](int32_t i, auto keys, auto inside) {
-    const auto certain = V::gt(keys, above);
+    auto certain = V::gt(keys, above);
+    if (single && certain != 0) {
+      certain = lowest_bits(certain, 1);
+      above = V::set1(Row::kLargestKey);  // no other
+      single = false;
+    }
     auto maybe = V::ge(keys, lo) & ~certain & inside;
     if (popcount(maybe) > quota) maybe = lowest_bits(maybe, quota);
     quota -= popcount(maybe);

@@ -32,6 +32,17 @@ RTOPK_DEVICE Counts count(const Row& row, Team& team, const Pivots<typename Row:
   }
 }
 
+// The lowest index at which `key` is.
+template <class Row, class Team>
+RTOPK_DEVICE unsigned first_of(const Row& row, Team& team, typename Row::Word key) {
+  unsigned index = ~0u;
+  row.each_pack([&](unsigned, unsigned first, const typename Row::Word(&keys)[Row::kPack]) {
+#pragma unroll
+    for (int j = 0; j < Row::kPack; ++j) index = smaller(index, keys[j] == key ? first + unsigned(j) : ~0u);
+  });
+  return ~team.maximum(~index);
+}
+
 // The lowest `room` bits of those set.
 RTOPK_DEVICE unsigned first_bits(unsigned bits, int room) {
   if (room <= 0) return 0;
@@ -46,14 +57,10 @@ template <class Row, class Team, class Sink>
 RTOPK_DEVICE void emit(const Row& row, Team& team, const Search<typename Row::Word>& search, int k, Sink& sink) {
   using Word = typename Row::Word;
   const bool all = search.count_lo() == k;  // all from lo up are chosen
-  const Word lo = search.lo(), above = search.certain_above();
-  int certain = search.count_last();
-  const bool uncounted = !all && above != search.last();
-  if (team.any(uncounted)) {
-    const int counted = int(count(row, team, {search.last(), search.last()}).low);
-    if (uncounted) certain = smaller(counted, k);
-  }
-  const int room = k - certain;
+  const Word lo = search.lo(), above = search.last();
+  const bool single = !all && search.maximum_is_last();  // the certain one is the first that has the maximum
+  const unsigned certain = team.any(single) ? first_of(row, team, above) : 0;
+  const int room = k - (single ? 1 : search.count_last());
   const bool ranked = Sink::kRanked || team.any(!all);
   int certain_before = 0, others_before = 0;
   row.each_pack([&](unsigned, unsigned first, const Word(&keys)[Row::kPack]) {
@@ -66,6 +73,7 @@ RTOPK_DEVICE void emit(const Row& row, Team& team, const Search<typename Row::Wo
 #pragma unroll
       for (int j = 0; j < Row::kPack; ++j) sure |= unsigned(keys[j] > above) << j;
     }
+    if (single) sure = certain - first < Row::kPack ? 1u << (certain - first) : 0;
     sure = all ? reach : sure & reach;
     const unsigned others = reach & ~sure;
     unsigned total;
@@ -74,8 +82,8 @@ RTOPK_DEVICE void emit(const Row& row, Team& team, const Search<typename Row::Wo
     if (all) {
       sink.take(first, reach, sure_rank, keys);
     } else {
-      const unsigned chosen = first_bits(sure, k - sure_rank) | first_bits(others, room - other_rank);
-      sink.take(first, chosen, smaller(sure_rank, k) + smaller(other_rank, room), keys);
+      const unsigned chosen = sure | first_bits(others, room - other_rank);
+      sink.take(first, chosen, sure_rank + smaller(other_rank, room), keys);
     }
     certain_before += int(total & 0xffff);
     others_before += int(total >> 16);

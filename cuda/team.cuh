@@ -91,6 +91,10 @@ class BlockTeam {
     return __reduce_add_sync(kFullMask, of_warps(__reduce_add_sync(kFullMask, value)));
   }
 
+  RTOPK_DEVICE unsigned maximum(unsigned value) {
+    return __reduce_max_sync(kFullMask, of_warps(__reduce_max_sync(kFullMask, value)));
+  }
+
   RTOPK_DEVICE unsigned sum_before(unsigned value, unsigned& total) {
     unsigned of_warp = 0;
     const unsigned before = WarpTeam<kWarp>().sum_before(value, of_warp);

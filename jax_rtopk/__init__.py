@@ -2,7 +2,8 @@
 
 from importlib import metadata as _metadata
 
-from jax_rtopk._topk import TopK, export_disabled_checks, topk, topk_mask, topk_sparsify
+from jax_rtopk._result import TopK
+from jax_rtopk._topk import export_disabled_checks, topk, topk_mask, topk_sparsify
 
 __all__ = ["TopK", "export_disabled_checks", "topk", "topk_mask", "topk_sparsify"]
 

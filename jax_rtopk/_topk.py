@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.export
@@ -12,19 +12,9 @@ from jax.typing import ArrayLike
 from jax_rtopk import _native
 from jax_rtopk._checks import check_axis, check_flag, check_implementation, check_k, check_max_iter, check_operand
 from jax_rtopk._primitive import mask_p, sparsify_p, topk_p
+from jax_rtopk._result import TopK
 
 Implementation = Literal["native", "xla"]
-
-
-class TopK(NamedTuple):
-    """What was selected of each row; unpacks as `values, indices`, like the result of `jax.lax.top_k`."""
-
-    values: jax.Array
-    indices: jax.Array
-
-
-# So that a program that returns it can be written to a file. The name is part of the file: it stays.
-jax.export.register_namedtuple_serialization(TopK, serialized_name="jax_rtopk.TopK")
 
 
 def _prepare(
@@ -89,11 +79,11 @@ def topk(
         largest: False selects the smallest instead, smallest first, ties to the lowest index.
         sorted: False returns the same selection in ascending order of index: less work per row, which is meant for
             GPUs; on CPUs no faster today.
-        max_iter: how many passes over a row may be spent on counting; a row whose maximum no pivot was above takes one
-            more count when it stops. None: as many as the exact answer needs. An early stop still gives k distinct
-            indices with their values and the row maximum among them (minimum, if not `largest`); the answer depends on
-            nothing but the row, and is the same on CPU and CUDA. Fewer passes are less work per row, which is meant for
-            GPUs; on CPUs no faster today. The pure-JAX implementation ignores `max_iter` and answers exactly.
+        max_iter: how many passes over a row may be spent on counting. None: as many as the exact answer needs. An early
+            stop still gives k distinct indices with their values and the row maximum among them (minimum, if not
+            `largest`); the answer depends on nothing but the row, and is the same on CPU and CUDA. Fewer passes are
+            less work per row, which is meant for GPUs; on CPUs no faster today. The pure-JAX implementation ignores
+            `max_iter` and answers exactly.
         implementation: None uses native code where this installation has it for the platform, else pure JAX;
             "native" insists on native code; "xla" insists on pure JAX.
 

@@ -50,10 +50,10 @@ class Search {
 
   RTOPK_HD bool done() const { return count_lo_ == k_ || lo_ == last_; }
 
-  // Keys above this are selected first, by ascending index; then keys from lo up to this, by ascending index, until
-  // there are k. Until a count has lowered it, `last` is the row's maximum, which is a certain member and must not have
-  // to queue by index.
-  RTOPK_HD Word certain_above() const { return count_last_ == 0 && lo_ < last_ ? Word(last_ - 1) : last_; }
+  // Selected are the count_last() keys above `last`, and of those from lo up to `last` the first by index, until there
+  // are k. But if no count has lowered it, `last` is the row's maximum, a certain member that must not have to queue:
+  // then its first occurrence is selected, and of the rest from lo up the first by index.
+  RTOPK_HD bool maximum_is_last() const { return count_last_ == 0; }
 
   // Where to count next. `maxima` knows the plan's group maxima: at(i) is the i-th largest, counted from 0; above(key)
   // and from(key) count those > key and >= key. Not to be called when done().

@@ -190,12 +190,12 @@ class Search:
             self.passes += live
 
     def selected(self) -> np.ndarray:
-        """The emission, as a mask: keys above the bracket first, then those inside it by ascending index, k in all."""
-        # Until a count has lowered it, last is the row maximum, a certain member that must not have to queue by index.
-        last = self.last - ((self.c_last == 0) & (self.lo < self.last)).astype(np.uint64)
-        certain = self.keys > last[:, None]
-        certain &= np.cumsum(certain, axis=1) <= self.k
-        maybe = (self.keys >= self.lo[:, None]) & (self.keys <= last[:, None])
+        """The emission, as a mask: keys above the bracket, then those inside it by ascending index, k in all."""
+        certain = self.keys > self.last[:, None]
+        # If no count has lowered it, last is the row's maximum, a certain member: its first occurrence need not queue.
+        is_top = np.arange(self.keys.shape[1]) == self.keys.argmax(axis=1)[:, None]
+        certain |= is_top & (self.c_last == 0)[:, None]
+        maybe = (self.keys >= self.lo[:, None]) & ~certain
         room = self.k - certain.sum(axis=1, keepdims=True)
         return certain | (maybe & (np.cumsum(maybe, axis=1) <= room))
 

@@ -62,6 +62,8 @@ def test_jit_results_in_a_pytree():
     result = jax.jit(lambda x: topk(x, 2))(jnp.arange(6.0))
     assert isinstance(result, TopK)
     assert jax.tree.map(jnp.shape, result) == TopK((2,), (2,))
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path({"best": result})]
+    assert paths == ["['best'].values", "['best'].indices"]
 
 
 def test_transposed_operand():
