@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal
@@ -23,8 +24,11 @@ _CHECKED_SHAPES = ((33, 100, 16), (16, 256, 32), (5, 1024, 1), (3, 5000, 700))
 _CHECKED_DTYPES = ("float32", "bfloat16", "int32")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Prints the report; returns 1 if an answer was wrong."""
+    argparse.ArgumentParser(prog="python -m jax_rtopk", description=(__doc__ or "").partition(": ")[2]).parse_args(
+        arguments
+    )
     print("\n".join(describe()), end="\n\n")
     if missing := _native.missing_because():
         print(f"no native code, so nothing to check or time: {missing}")
@@ -112,4 +116,4 @@ def _seconds(function: Callable[..., Any], operand: jax.Array) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -30,6 +30,8 @@ def check_operand(name: str, operand: Any) -> jax.Array:
         )
     if isinstance(operand, np.ndarray | np.generic) and operand.dtype not in _DTYPES:
         raise _dtype_error(name, operand.dtype)  # JAX may have no such dtype
+    if isinstance(operand, int):
+        raise _scalar_error(name)  # JAX may have no such int
     aval = jax.typeof(operand)
     if aval.dtype not in _DTYPES:
         raise _dtype_error(name, aval.dtype)
@@ -52,6 +54,10 @@ def _array_fix(operand: Any) -> str:
     return "Convert it with jax.numpy.asarray."
 
 
+def _scalar_error(name: str) -> Exception:
+    return ValueError(f"{name}: operand must have at least one axis, got a scalar. Reshape it to (1,).")
+
+
 def _dtype_error(name: str, dtype: Any) -> Exception:
     if jnp.issubdtype(dtype, np.complexfloating):
         return ValueError(
@@ -66,7 +72,7 @@ def _dtype_error(name: str, dtype: Any) -> Exception:
 def check_axis(name: str, axis: Any, operand: jax.Array) -> int:
     """The selection axis, counted from the front."""
     if operand.ndim == 0:
-        raise ValueError(f"{name}: operand must have at least one axis, got a scalar. Reshape it to (1,).")
+        raise _scalar_error(name)
     position = _static_int(name, "axis", axis)
     if not -operand.ndim <= position < operand.ndim:
         raise ValueError(

@@ -74,9 +74,9 @@ def _available() -> dict[str, Backend]:
 
 def missing_because() -> str:
     """Why there is no native code at all, as far as it can be told; empty if there is some."""
-    folder = Path(__file__).parent
     if BACKENDS:
         return ""
+    folder = Path(__file__).parent
     if (folder.parent / "pyproject.toml").is_file():
         return (
             f"this is the source folder {folder}, not the installed package: run Python in another folder than the "

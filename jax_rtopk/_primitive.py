@@ -72,8 +72,8 @@ def _lower(
         raise NotImplementedError(
             'jax_rtopk: implementation="native" needs native code for the platform, got '
             f"{platform or 'one for which there is none'}; this installation has it for: "
-            f"{', '.join(_native.BACKENDS) or 'none'}. Pass implementation=None to use pure JAX where there is none, "
-            "or reinstall jax_rtopk with it (JAX_RTOPK_CUDA=ON for cuda)."
+            f"{', '.join(_native.BACKENDS) or f'none, as {_native.missing_because()}'}. Pass implementation=None to "
+            "use pure JAX where there is none, or reinstall jax_rtopk with it (JAX_RTOPK_CUDA=ON for cuda)."
         )
     if implementation == "xla" or backend is None or empty:
         exact = partial(operation.definition, float_order=platform == "cpu", **flags)

@@ -25,6 +25,7 @@ IMPLEMENTATIONS = 'implementation must be None, "native" or "xla", got'
 # operand, arguments -> error, what the message must give: the rule, what was got, the fix.
 BAD_CALLS = {
     "complex": (X + 1j, {"k": 1}, ValueError, "must be real, got complex64", "operand.real"),
+    "int that no dtype holds": (2**70, {"k": 1}, ValueError, "at least one axis, got a scalar", "Reshape"),
     "scalar": (1.0, {"k": 1}, ValueError, "at least one axis, got a scalar", "Reshape"),
     "list": ([1.0, 2.0], {"k": 1}, TypeError, "must be a JAX or numpy array, got list", "jax.numpy.asarray"),
     "none": (None, {"k": 1}, TypeError, "must be a JAX or numpy array, got NoneType", "jax.numpy.asarray"),

@@ -57,3 +57,13 @@ def test_wrong_answers_are_reported(capsys, monkeypatch):
         "self-check: WRONG indices of int32[16,256], k=32",
         "self-check: WRONG smallest, unsorted of int32[16,256], k=32",
     ]
+
+
+def test_help_and_unknown_arguments(capsys):
+    with pytest.raises(SystemExit) as done:
+        __main__.main(["--help"])
+    assert done.value.code == 0
+    assert "python -m jax_rtopk" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as done:
+        __main__.main(["--fast"])
+    assert done.value.code == 2
