@@ -52,7 +52,7 @@ def topk(
     Exact by default: the indices are those of `jax.lax.top_k`, and the values are the operand's own bits at those
     indices. Floats are in IEEE 754 total order, +NaN > +inf > ... > +0 > -0 > ... > -inf > -NaN, and ties go to the
     lowest index. With `max_iter` the search of each row stops early, as RTop-K does (arXiv 2409.00822): most of
-    the true top k are found, for less work per row. That is meant for GPUs; on CPUs the exact answer is as fast today.
+    the true top k are found, for less work per row. That is meant for GPUs; on CPUs the exact answer is faster.
 
     >>> import jax.numpy as jnp
     >>> from jax_rtopk import topk
@@ -77,13 +77,12 @@ def topk(
         k: how many elements to select of each row, a static int between 0 and `n`.
         axis: the selection axis.
         largest: False selects the smallest instead, smallest first, ties to the lowest index.
-        sorted: False returns the same selection in ascending order of index: less work per row, which is meant for
-            GPUs; on CPUs no faster today.
+        sorted: False returns the same selection in ascending order of index, which is less work per row.
         max_iter: how many passes over a row may be spent on counting. None: as many as the exact answer needs. An early
             stop still gives k distinct indices with their values and the row maximum among them (minimum, if not
             `largest`); the answer depends on nothing but the row, and is the same on CPU and CUDA. Fewer passes are
-            less work per row, which is meant for GPUs; on CPUs no faster today. The pure-JAX implementation ignores
-            `max_iter` and answers exactly.
+            less work per row, which is meant for GPUs; on CPUs the exact answer is found otherwise, and faster. The
+            pure-JAX implementation ignores `max_iter` and answers exactly.
         implementation: None uses native code where this installation has it for the platform, else pure JAX;
             "native" insists on native code; "xla" insists on pure JAX.
 
