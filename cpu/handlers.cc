@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "cpu/huge_pages.h"
 #include "cpu/kernels.h"
 #include "ffi/bind.h"
 #include "ffi/decode.h"
@@ -17,6 +18,8 @@ namespace {
 Parallel parallel_over(ffi::ThreadPool& pool) {
   return Parallel(pool.num_threads(), [&pool](std::function<void()> work) { pool.Schedule(std::move(work)); });
 }
+
+void prefer_huge_pages_for(ffi::AnyBuffer& result) { prefer_huge_pages(result.untyped_data(), result.size_bytes()); }
 
 // No exception may reach XLA, which is compiled without them. The kernels throw none but for memory that cannot be had.
 template <class F>
@@ -34,6 +37,8 @@ ffi::Error run_topk(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult valu
   const Decoded decoded = decode_topk(operand, *values, *indices, k, largest, sorted, max_iter);
   const Request& request = decoded.request;
   if (decoded.error.failure() || request.rows == 0 || request.k == 0) return decoded.error;
+  prefer_huge_pages_for(*values);
+  prefer_huge_pages_for(*indices);
   Parallel parallel = parallel_over(pool);
   return guarded([&] {
     topk(request, operand.untyped_data(), values->untyped_data(), static_cast<int32_t*>(indices->untyped_data()),
@@ -50,6 +55,7 @@ ffi::Error run_mask(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult resu
     std::memset(result->untyped_data(), 0, result->size_bytes());
     return ffi::Error::Success();
   }
+  prefer_huge_pages_for(*result);
   Parallel parallel = parallel_over(pool);
   return guarded(
       [&] { mask(request, operand.untyped_data(), static_cast<uint8_t*>(result->untyped_data()), parallel); });
@@ -64,6 +70,7 @@ ffi::Error run_sparsify(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult 
     std::memset(dense->untyped_data(), 0, dense->size_bytes());
     return ffi::Error::Success();
   }
+  prefer_huge_pages_for(*dense);
   Parallel parallel = parallel_over(pool);
   return guarded([&] { sparsify(request, operand.untyped_data(), dense->untyped_data(), parallel); });
 }
