@@ -1,4 +1,4 @@
-// The exact top-k of one row when k is small: compress the row to a few survivors, which are then ranked.
+// The exact top-k of rows when k is small: compress each row to a few survivors, which are then ranked.
 //
 // A threshold is guessed from maxima of the row's first block and one sweep keeps what reaches it; the rest of a long
 // row is streamed past the k-th largest key so far, which few elements exceed. A bad guess costs another sweep, never
@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
-#include "cpu/rank.h"
+#include "cpu/batch.h"
+#include "cpu/coarse_rank.h"
+#include "cpu/policy.h"
 #include "cpu/row.h"
 #include "cpu/row_search.h"
 #include "cpu/survivors.h"
@@ -16,88 +18,118 @@ namespace jax_rtopk::RTOPK_ISA {
 
 inline constexpr int32_t kStreamBlock = 1024;
 
-// Maxima of kGroups groups that are strided by vectors: cheaper than the plan's, whose grouping only early stopping
-// needs.
+// Maxima of kGroups groups of a block that are strided by vectors: cheaper than the plan's, whose grouping only early
+// stopping needs.
 template <class Row>
 class StridedMaxima {
  public:
   using V = typename Row::V;
-  using Word = typename Row::Word;
+  using Lane = typename Row::Lane;
 
-  StridedMaxima(const Row& row, int32_t end) {
+  void take(const Row& block, const SearchPlan& plan) {
+    const int32_t end = plan.sampled >= block.n() ? block.n() : plan.sampled * plan.groups;
     typename V::Reg largest[kVectors];
-    for (auto& x : largest) x = V::set1(0);
+    for (auto& x : largest) x = V::set1(Row::kNone);
     int32_t i = 0;
     for (; i <= end - kGroups; i += kGroups) {
-      for (int v = 0; v < kVectors; ++v) largest[v] = V::max(largest[v], row.keys(i + v * Row::kLanes));
+      for (int v = 0; v < kVectors; ++v) largest[v] = V::max(largest[v], block.lanes(i + v * Row::kLanes));
     }
-    row.sweep(i, end, [&](int32_t, auto keys, auto) { largest[0] = V::max(largest[0], keys); });
-    for (int v = 0; v < kVectors; ++v) V::store(maxima_ + v * Row::kLanes, largest[v]);
-    rank_all<V>(maxima_, kGroups, ranks_);
+    block.sweep(i, end, [&](int32_t, auto lanes, auto) { largest[0] = V::max(largest[0], lanes); });
+    alignas(64) Lane maxima[kGroups];
+    auto greatest = largest[0], least_inverted = typename V::Reg(~greatest);
+    for (int v = 0; v < kVectors; ++v) {
+      V::store(maxima + v * Row::kLanes, largest[v]);
+      greatest = V::max(greatest, largest[v]);
+      least_inverted = V::max(least_inverted, ~largest[v]);
+    }
+    greatest_ = V::reduce_max(greatest);
+    coarse_.take(maxima, kGroups, Lane(~V::reduce_max(least_inverted)), greatest_);
   }
+  void rank() { coarse_.rank(); }
 
-  // The maximum at `rank` in descending order, counted from 0: the largest of those at that rank or behind.
-  Word at(int rank) const {
-    const auto first = V::set1(Word(rank));
-    auto largest = V::set1(0);
-    for (int i = 0; i < kGroups; i += Row::kLanes) {
-      largest = V::max(largest, V::where_ge(V::load(maxima_ + i), V::load(ranks_ + i), first));
-    }
-    return V::reduce_max(largest);
-  }
+  Lane greatest() const { return greatest_; }
+  // At most the maximum at `rank` in descending order, counted from 0.
+  Lane at_most(int rank) const { return coarse_.at_most<Lane>(min(rank, kGroups - 1)); }
 
  private:
   static constexpr int kVectors = kGroups / Row::kLanes;
-  alignas(64) Word maxima_[kGroups + Row::kLanes];
-  alignas(64) Word ranks_[kGroups + Row::kLanes];
+  CoarseRanks<kGroups> coarse_;
+  Lane greatest_;
 };
 
-// Fills `survivors` with elements of the first block that include its top-k.
-template <class Row>
-void collect_block(const Row& block, const SearchPlan& plan, Survivors<typename Row::Word>& survivors) {
-  using Word = typename Row::Word;
-  constexpr int32_t kCapacity = Survivors<Word>::kCapacity;
-  const int32_t n = block.n(), k = plan.k;
-  survivors.clear();
-  if (n <= most(k + k / 2, kGroups)) return survivors.append(block, 0, n, 0);
+// Where the k-th largest element is likely to be among the maxima, or a little behind.
+inline int likely_rank(const SearchPlan& plan) { return int(plan.rank + plan.spread * 1.5F) + 1; }
 
-  const StridedMaxima<Row> maxima(block, plan.sampled >= n ? n : plan.sampled * plan.groups);
-  const int guess = int(plan.rank + plan.spread * 1.5F) + 1;
-  for (int rank = least(guess, kGroups - 1); rank < kGroups; rank += 4) {
-    const Word threshold = maxima.at(rank);
-    survivors.clear();
-    int32_t begin = 0;
-    while (begin < n && survivors.count() < kCapacity) {
-      const int32_t end = least(n, begin + kCapacity - survivors.count());
-      survivors.append(block, begin, end, threshold);
-      begin = end;
-    }
-    if (begin < n) break;  // too many
-    if (survivors.count() >= k) return;
+// Whether a row is so short that all of it is kept; it then is its own first block.
+static_assert(kMaxRankedK + kMaxRankedK / 2 < kFirstBlock);
+inline bool all_survive(const SearchPlan& plan) { return plan.n <= max(plan.k + plan.k / 2, kGroups); }
+
+// Fills `survivors` with the elements of a block that reach a threshold. Says whether its top-k are among them.
+template <class Row>
+bool reach(const Row& block, int32_t k, typename Row::Lane threshold, Survivors<Row>& survivors) {
+  constexpr int32_t kCapacity = Survivors<Row>::kCapacity;
+  survivors.clear();
+  if (threshold <= Row::kLeast) return false;  // there is no threshold - 1, and all would reach it
+  const int32_t n = block.n();
+  int32_t begin = 0;
+  while (begin < n && survivors.count() < kCapacity) {
+    const int32_t end = min(n, begin + kCapacity - survivors.count());
+    survivors.append_above(block, begin, end, threshold - 1);
+    begin = end;
+  }
+  return begin == n && survivors.count() >= k;
+}
+
+// The same after one threshold has failed.
+template <class Row>
+void retry(const Row& block, const SearchPlan& plan, const StridedMaxima<Row>& maxima, Survivors<Row>& survivors) {
+  for (int rank = likely_rank(plan) + 4; survivors.count() < plan.k && rank < kGroups; rank += 4) {
+    if (reach(block, plan.k, maxima.at_most(rank), survivors)) return;
   }
   survivors.clear();
-  emit(block, search(block, plan, 0), [&](const int32_t* selected, int32_t batch) {
-    for (int32_t i = 0; i < batch; ++i) survivors.push(block.key(selected[i]), selected[i]);
+  emit(block, exact_emission(block, plan), [&](const int32_t* selected, int32_t count) {
+    for (int32_t i = 0; i < count; ++i) survivors.push(block.lane(selected[i]), selected[i]);
   });
 }
 
-// Fills `survivors` with elements that include the row's top-k. `plan` is for the first block: min(n, kFirstBlock)
-// elements.
+// Adds to the survivors of a row's first block what the rest of the row needs.
 template <class Row>
-void collect(const Row& row, const SearchPlan& plan, Survivors<typename Row::Word>& survivors) {
-  using Word = typename Row::Word;
-  collect_block(row.head(plan.n), plan, survivors);
-  Word threshold = 0;
+void stream_rest(const Row& row, const SearchPlan& plan, Survivors<Row>& survivors) {
+  typename Row::Lane threshold = Row::kLeast;
   for (int64_t block = plan.n; block < row.n(); block += kStreamBlock) {
     const auto begin = int32_t(block);
-    if (begin == plan.n || survivors.count() > Survivors<Word>::kCapacity - kStreamBlock) {
-      survivors.reduce_to(plan.k);
-      if (survivors.least_key() == Row::kLargestKey) return;
-      threshold = survivors.least_key() + 1;  // later elements must be larger to be selected
+    if (begin == plan.n || survivors.count() > Survivors<Row>::kCapacity - kStreamBlock) {
+      Batch alone(1);
+      Survivors<Row>::reduce(&survivors, alone, plan.k);
+      survivors.forget_bounds();
+      threshold = survivors.least();  // later elements must be larger to be selected
+      if (threshold == Row::kGreatest) return;
     }
-    const int32_t end = row.n() - begin > kStreamBlock ? begin + int32_t(kStreamBlock) : row.n();
-    survivors.append_rare(row, begin, end, threshold);
+    const int32_t end = row.n() - begin > kStreamBlock ? begin + kStreamBlock : row.n();
+    survivors.append_rare_above(row, begin, end, threshold);
   }
+}
+
+// Fills the survivors of each row of a batch with elements that include the row's top-k. row(i) is the i-th one; `plan`
+// is for its first block: min(n, kFirstBlock) elements.
+template <class Row, class RowAt>
+void collect(Batch& batch, RowAt row, const SearchPlan& plan, StridedMaxima<Row>* maxima, Survivors<Row>* survivors) {
+  if (all_survive(plan)) {
+    batch.each([&](int i) { survivors[i].take(row(i)); });
+    return;
+  }
+  const auto block = [&](int i) { return row(i).head(plan.n); };
+  batch.each([&](int i) { maxima[i].take(block(i), plan); });
+  batch.each([&](int i) { maxima[i].rank(); });
+  batch.each([&](int i) {
+    const typename Row::Lane threshold = maxima[i].at_most(likely_rank(plan));
+    if (reach(block(i), plan.k, threshold, survivors[i])) {
+      survivors[i].expect(threshold, maxima[i].greatest());
+    } else {
+      retry(block(i), plan, maxima[i], survivors[i]);
+    }
+    stream_rest(row(i), plan, survivors[i]);
+  });
 }
 
 }  // namespace jax_rtopk::RTOPK_ISA

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "cpu/kernels_isa.h"
+#include "cpu/long_rows.h"
+#include "cpu/policy.h"
 
 namespace jax_rtopk {
 namespace {
@@ -36,14 +38,8 @@ const IsaKernels& isa() {
 int width_index(int item_bytes) { return item_bytes == 1 ? 0 : item_bytes == 2 ? 1 : item_bytes == 4 ? 2 : 3; }
 
 Job job_of(const Request& request, const void* operand) {
-  Job job{request, {}, {}, operand};
-  const auto n = int32_t(request.n), k = int32_t(request.k);
-  if (request.max_iter > 0 || request.k > kMaxRankedK) {
-    job.plan = SearchPlan::make(n, k, request.item_bytes);
-  } else {
-    job.block_plan = SearchPlan::make(int32_t(std::min(request.n, kFirstBlock)), k, request.item_bytes);
-  }
-  return job;
+  const auto n = int32_t(ranked(request) ? std::min(request.n, kFirstBlock) : request.n);
+  return {request, SearchPlan::make(n, int32_t(request.k), request.item_bytes), operand};
 }
 
 // Calls rows(begin, end) on ranges of rows, each long enough to be worth a task.
@@ -55,48 +51,33 @@ void for_rows(const Request& request, Parallel& parallel, F rows) {
   parallel.run(tasks, [&](int64_t task) { rows(task * length, std::min(request.rows, (task + 1) * length)); });
 }
 
-// Too few rows to keep the threads busy: each row is cut into segments, whose top-k are the candidates for the row's.
-bool worth_splitting(const Request& request, const Parallel& parallel) {
-  constexpr int64_t kLongRow = 1 << 18;
-  return request.max_iter == 0 && request.k <= kMaxRankedK && request.n >= kLongRow &&
-         request.rows < parallel.threads();
+void topk_here(const Request& request, const void* operand, void* values, int32_t* indices) {
+  isa().topk[width_index(request.item_bytes)](job_of(request, operand), values, indices, 0, request.rows);
 }
 
-void topk_split(const Request& request, const void* operand, void* values, int32_t* indices, Parallel& parallel) {
-  constexpr int64_t kShortestSegment = 1 << 14;
-  const int64_t segments = std::min(4 * parallel.threads(), request.n / kShortestSegment);
-  const auto segment_begin = [&](int64_t segment) { return segment * request.n / segments; };
-  const int64_t k = request.k, bytes = request.item_bytes;
-  const auto row_topk = isa().topk[width_index(request.item_bytes)];
-
-  Request part = request;
-  part.rows = 1;
-  part.sorted = false;  // by ascending index: so are the candidates of all segments together, and ties go to the lowest
-  Request merge = request;
-  merge.rows = 1;
-  merge.n = segments * k;
-  std::vector<char> candidates(size_t(merge.n * bytes));
-  std::vector<int32_t> places(static_cast<size_t>(merge.n));
+// Calls take(row, item of the operand, its index) for all that is selected from long rows.
+template <class Take>
+void for_selected(const Request& request, const void* operand, Parallel& parallel, Take take) {
+  LongRows rows(request, operand, parallel, topk_here);
+  std::vector<int32_t> indices(size_t(request.k));
   for (int64_t row = 0; row < request.rows; ++row) {
-    const char* const bits = static_cast<const char*>(operand) + row * request.n * bytes;
-    parallel.run(segments, [&](int64_t segment) {
-      Request own = part;
-      own.n = segment_begin(segment + 1) - segment_begin(segment);
-      row_topk(job_of(own, bits + segment_begin(segment) * bytes), candidates.data() + segment * k * bytes,
-               places.data() + segment * k, 0, 1);
-    });
-    int32_t* const selected = indices + row * k;
-    row_topk(job_of(merge, candidates.data()), static_cast<char*>(values) + row * k * bytes, selected, 0, 1);
-    for (int64_t i = 0; i < k; ++i) {
-      selected[i] = int32_t(segment_begin(selected[i] / k)) + places[size_t(selected[i])];
-    }
+    rows.select(row, indices.data());
+    for (const int32_t index : indices) take(row, rows.item(row, index), index);
   }
 }
 
 }  // namespace
 
 void topk(const Request& request, const void* operand, void* values, int32_t* indices, Parallel& parallel) {
-  if (worth_splitting(request, parallel)) return topk_split(request, operand, values, indices, parallel);
+  if (worth_splitting(request, parallel)) {
+    char* value = static_cast<char*>(values);
+    for_selected(request, operand, parallel, [&](int64_t, const char* item, int32_t index) {
+      std::memcpy(value, item, size_t(request.item_bytes));
+      value += request.item_bytes;
+      *indices++ = index;
+    });
+    return;
+  }
   const Job job = job_of(request, operand);
   for_rows(request, parallel, [&](int64_t begin, int64_t end) {
     isa().topk[width_index(request.item_bytes)](job, values, indices, begin, end);
@@ -104,12 +85,26 @@ void topk(const Request& request, const void* operand, void* values, int32_t* in
 }
 
 void mask(const Request& request, const void* operand, uint8_t* mask, Parallel& parallel) {
+  if (worth_splitting(request, parallel)) {
+    clear(mask, request.rows * request.n, parallel);
+    for_selected(request, operand, parallel,
+                 [&](int64_t row, const char*, int32_t index) { mask[row * request.n + index] = 1; });
+    return;
+  }
   const Job job = job_of(request, operand);
   for_rows(request, parallel,
            [&](int64_t begin, int64_t end) { isa().mask[width_index(request.item_bytes)](job, mask, begin, end); });
 }
 
 void sparsify(const Request& request, const void* operand, void* dense, Parallel& parallel) {
+  if (worth_splitting(request, parallel)) {
+    const int64_t bytes = request.item_bytes;
+    clear(dense, request.rows * request.n * bytes, parallel);
+    for_selected(request, operand, parallel, [&](int64_t row, const char* item, int32_t index) {
+      std::memcpy(static_cast<char*>(dense) + (row * request.n + index) * bytes, item, size_t(bytes));
+    });
+    return;
+  }
   const Job job = job_of(request, operand);
   for_rows(request, parallel, [&](int64_t begin, int64_t end) {
     isa().sparsify[width_index(request.item_bytes)](job, dense, begin, end);

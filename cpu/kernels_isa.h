@@ -9,21 +9,15 @@
 
 namespace jax_rtopk {
 
-// The longest k for which survivors are ranked by comparing all pairs; rows with a larger k are searched and sorted.
-inline constexpr int64_t kMaxRankedK = 256;
-// Elements of a row from which the threshold is guessed.
-inline constexpr int64_t kFirstBlock = 8192;
-
 struct Job {
   Request request;
-  SearchPlan plan;        // of the row
-  SearchPlan block_plan;  // of its first block, min(n, kFirstBlock) elements, for k <= kMaxRankedK
+  SearchPlan plan;  // of the row; if it is ranked(), of its first block, min(n, kFirstBlock) elements
   const void* operand;
 };
 
 struct IsaKernels {
   const char* name;
-  // By log2 of the item's bytes. Rows [begin, end).
+  // By log2 of the item's bytes. Rows [begin, end). The values of topk are no good by magnitude: they lack the sign.
   void (*topk[4])(const Job& job, void* values, int32_t* indices, int64_t begin, int64_t end);
   void (*mask[4])(const Job& job, uint8_t* mask, int64_t begin, int64_t end);
   void (*sparsify[4])(const Job& job, void* dense, int64_t begin, int64_t end);

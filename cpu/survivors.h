@@ -3,104 +3,195 @@
 
 #include <cstdint>
 
-#include "cpu/rank.h"
+#include "cpu/batch.h"
+#include "cpu/coarse_rank.h"
+#include "cpu/policy.h"
+#include "cpu/radix_sort.h"
 #include "cpu/row.h"
 #include "cpu/row_search.h"
 
 namespace jax_rtopk::RTOPK_ISA {
 
-template <class Word>
+template <class Row>
 class Survivors {
  public:
-  using V = Vec<Word>;
+  using V = typename Row::V;
+  using Word = typename Row::Word;
+  using Lane = typename Row::Lane;
   static constexpr int32_t kCapacity = 2048;
 
   int32_t count() const { return count_; }
-  void clear() { count_ = 0; }
-  void push(Word key, int32_t index) {
-    keys_[count_] = key;
+  const Lane* lanes() const { return lanes_; }
+  const int32_t* indices() const { return indices_; }
+  void clear() {
+    count_ = 0;
+    forget_bounds();
+  }
+  void push(Lane lane, int32_t index) {
+    lanes_[count_] = lane;
     indices_[count_] = index;
     ++count_;
   }
+  // Says beforehand that none are below `least` and few above `greatest`, which otherwise is to be found out.
+  void expect(Lane least, Lane greatest) {
+    least_ = least;
+    greatest_ = greatest;
+  }
+  void forget_bounds() { expect(0, 0); }
 
-  // Appends the elements of [begin, end) whose keys are at or above `threshold`. There must be room for all of the
-  // range.
-  template <class Row>
-  void append(const Row& row, int32_t begin, int32_t end, Word threshold) {
-    const auto least_key = V::set1(threshold);
+  // Fills with all elements of a row. There must be room for them, here and below.
+  void take(const Row& row) {
+    auto greatest = V::set1(Row::kNone), least_inverted = greatest;
+    row.sweep(0, row.n(), [&](int32_t i, auto lanes, auto inside) {
+      V::store(lanes_ + i, lanes);
+      V::compress_index(indices_ + i, V::index(i), Row::kAll);
+      greatest = V::max(greatest, lanes);
+      const typename V::Reg inverted = ~lanes;
+      least_inverted = V::max(
+          least_inverted, inside == Row::kAll ? inverted : V::keep_first(inverted, popcount(inside), least_inverted));
+    });
+    count_ = row.n();
+    expect(Lane(~V::reduce_max(least_inverted)), V::reduce_max(greatest));
+  }
+
+  // Appends those that are above a lane.
+  void append_above(const Row& row, int32_t begin, int32_t end, Lane lane) {
+    const auto above = V::set1(lane);
     int32_t size = count_;
-    row.sweep(begin, end, [&](int32_t i, auto keys, auto inside) {
-      const auto reached = V::ge(keys, least_key) & inside;
-      V::compress(keys_ + size, keys, reached);
-      V::compress_index(indices_ + size, i, reached);
-      size += popcount(reached);
+    auto index = V::index(begin);
+    row.sweep(begin, end, [&](int32_t, auto lanes, auto) {
+      const auto kept = V::gt(lanes, above);
+      V::compress(lanes_ + size, lanes, kept);
+      V::compress_index(indices_ + size, index, kept);
+      index = V::next(index);
+      size += popcount(kept);
     });
     count_ = size;
   }
 
-  // The same where elements that reach the threshold are rare.
-  template <class Row>
-  void append_rare(const Row& row, int32_t begin, int32_t end, Word threshold) {
-    const auto least_key = V::set1(threshold);
-    row.sweep(begin, end, [&](int32_t i, auto keys, auto inside) {
-      const auto reached = V::ge(keys, least_key) & inside;
-      if (reached == 0) return;
-      V::compress(keys_ + count_, keys, reached);
-      V::compress_index(indices_ + count_, i, reached);
-      count_ += popcount(reached);
+  // The same where such elements are rare.
+  void append_rare_above(const Row& row, int32_t begin, int32_t end, Lane lane) {
+    const auto above = V::set1(lane);
+    row.sweep(begin, end, [&](int32_t i, auto lanes, auto) {
+      const auto kept = V::gt(lanes, above);
+      if (kept == 0) return;
+      V::compress(lanes_ + count_, lanes, kept);
+      V::compress_index(indices_ + count_, V::index(i), kept);
+      count_ += popcount(kept);
     });
   }
 
-  // Keeps the k that are selected first, still by ascending index.
-  void reduce_to(int32_t k) {
-    if (count_ <= k) return;
-    int32_t size = 0;
-    if (worth_ranking(k)) {
-      rank_all<V>(keys_, count_, ranks_);
-      for (int32_t i = 0; i < count_; ++i) {
-        keys_[size] = keys_[i];
-        indices_[size] = indices_[i];
-        size += ranks_[i] < Word(k);
-      }
-    } else {
-      const Row<Word> row(KeyMap<Word>{0, 0, 0}, keys_, count_);
-      emit(row, search(row, sampling_plan(count_, k), 0), [&](const int32_t* selected, int32_t batch) {
-        for (int32_t i = 0; i < batch; ++i, ++size) {
-          keys_[size] = keys_[selected[i]];
-          indices_[size] = indices_[selected[i]];
-        }
+  Counts count_above(Lane low, Lane high) const { return RTOPK_ISA::count_above(as_row(), low, high); }
+
+  // Keeps what an emission from the row selects, which must all be here.
+  void keep(const Emission<Row>& emission) {
+    Chooser<Row> choose(emission);
+    keep_if(count_, [&](int32_t, auto lanes, auto inside) { return choose(lanes, inside); });
+  }
+
+  // Keeps the k that are selected first, still by ascending index, of each row of a batch.
+  static void reduce(Survivors* rows, Batch& batch, int32_t k) {
+    batch.each([&](int i) { rows[i].take_for_ranks(k); });
+    batch.each([&](int i) { rows[i].coarse_.rank(); });
+    batch.each([&](int i) { rows[i].keep_first(k); });
+  }
+
+  // Puts the k selected first in order of selection: larger keys first, equal keys by index. The rest is lost. Of the
+  // batch's rows those whose bits are set, which have at least k.
+  static void sort(Survivors* rows, Batch& batch, uint32_t which, int32_t k, RadixSort<Word>& sorter) {
+    const auto each = [&](auto step) {
+      batch.each([&](int i) {
+        if (which >> i & 1) step(rows[i]);
       });
-    }
-    count_ = k;
+    };
+    each([&](Survivors& row) {
+      if (!row.worth_ranking(k)) row.keep_first(k);
+      row.take_for_ranks(k);
+    });
+    each([&](Survivors& row) { row.coarse_.rank(); });
+    each([&](Survivors& row) { row.scatter(); });
+    each([&](Survivors& row) {
+      if (!settle<V>(row.coarse_.end(), row.sorted_lanes_, row.sorted_indices_)) row.sort_all(sorter);
+    });
   }
 
-  // The indices of the k selected first, in order of selection: larger keys first, equal keys by index. Valid until the
-  // next call.
-  const int32_t* sorted(int32_t k) {
-    if (!worth_ranking(k)) reduce_to(k);
-    rank_all<V>(keys_, count_, ranks_);
-    for (int32_t i = 0; i < count_; ++i) sorted_[ranks_[i]] = indices_[i];
-    return sorted_;
-  }
+  const Lane* sorted_lanes() const { return sorted_lanes_; }
+  const int32_t* sorted_indices() const { return sorted_indices_; }
 
-  const int32_t* indices() const { return indices_; }
-
-  Word least_key() const {
-    Word key = keys_[0];
-    for (int32_t i = 1; i < count_; ++i) key = keys_[i] < key ? keys_[i] : key;
-    return key;
+  Lane least() const {
+    Lane least = lanes_[0];
+    for (int32_t i = 1; i < count_; ++i) least = lanes_[i] < least ? lanes_[i] : least;
+    return least;
   }
 
  private:
-  // Ranking takes count^2 comparisons, a search a few sweeps and some fixed cost.
-  bool worth_ranking(int32_t k) const { return count_ <= k + k / 2 + 64; }
+  bool worth_ranking(int32_t k) const { return count_ <= most_ranked(k); }
+
+  using Stored = RTOPK_ISA::Row<Word>;
+  Stored as_row() const {
+    return {KeyMap<Word>{0, Stored::key_of(0), 0}, reinterpret_cast<const Word*>(lanes_), count_};
+  }
+
+  void take_for_ranks(int32_t k) {
+    if (!worth_ranking(k)) return;
+    if (least_ >= greatest_) bounds<V>(lanes_, count_, least_, greatest_);
+    coarse_.take(lanes_, count_, least_, greatest_);
+    // Ranks beyond those of the survivors are given to elements that are less than any.
+    for (int i = 0; i < kCoarseLanes; i += V::kLanes) V::store(lanes_ + count_ + i, V::set1(Row::kNone));
+  }
+
+  void keep_first(int32_t k) {
+    if (count_ <= k) return;
+    if (worth_ranking(k) && coarse_.separate(k)) {
+      const auto end = V::set1(Lane(k));
+      const auto* const ranks = reinterpret_cast<const uint16_t*>(coarse_.ranks());
+      keep_if(coarse_.end(), [&](int32_t i, auto, auto) { return V::gt(end, V::widen(ranks + i)); });
+      return;
+    }
+    const Stored row = as_row();
+    const Emission<Stored> found = exact_emission(row, sampling_plan(count_, k));
+    keep({found.above, found.lo, found.quota, found.single});
+  }
+
+  void scatter() {
+    const int16_t* const ranks = coarse_.ranks();
+    const int32_t end = coarse_.end();
+#pragma GCC unroll 4
+    for (int32_t i = 0; i < end; ++i) {
+      sorted_lanes_[ranks[i]] = lanes_[i];
+      sorted_indices_[ranks[i]] = indices_[i];
+    }
+  }
+
+  void sort_all(RadixSort<Word>& sorter) {
+    auto* const elements = sorter.elements(count_);
+    for (int32_t i = 0; i < count_; ++i) elements[i] = {Stored::key_of(lanes_[i]), indices_[i]};
+    const auto* const sorted = sorter.sort_descending();
+    for (int32_t i = 0; i < count_; ++i) {
+      sorted_lanes_[i] = Stored::lane_of(sorted[i].key);
+      sorted_indices_[i] = sorted[i].index;
+    }
+  }
+
+  template <class Choose>
+  void keep_if(int32_t end, Choose choose) {
+    int32_t size = 0;
+    as_row().sweep(0, end, [&](int32_t i, auto lanes, auto inside) {
+      const auto kept = choose(i, lanes, inside);
+      // In place: nothing is written beyond the vector that was read.
+      V::compress(lanes_ + size, lanes, kept);
+      V::compress_copy(indices_ + size, indices_ + i, kept);
+      size += popcount(kept);
+    });
+    count_ = size;
+  }
 
   // A plan without powers and roots: one element a group, whose ranks are those of the row.
   static SearchPlan sampling_plan(int32_t n, int32_t k) {
     SearchPlan plan{};
     plan.n = n;
     plan.k = k;
-    plan.groups = least(n, kGroups);
+    plan.groups = min(n, kGroups);
     plan.chunk = 1;
     plan.sampled = n == plan.groups ? n : 1;
     plan.step = 1;
@@ -110,11 +201,16 @@ class Survivors {
     return plan;
   }
 
+  static constexpr int kMaxRanked = most_ranked(kMaxRankedK);
+  // To be read, written or filled up beyond what counts.
+  static constexpr int kSlack = V::kLanes + kCoarseLanes;
   int32_t count_ = 0;
-  alignas(64) Word keys_[kCapacity + V::kLanes];
-  alignas(64) Word ranks_[kCapacity + V::kLanes];
-  alignas(64) int32_t indices_[kCapacity + V::kLanes];
-  int32_t sorted_[kCapacity];
+  Lane least_{}, greatest_{};  // not known unless least_ < greatest_
+  alignas(64) Lane lanes_[kCapacity + kSlack];
+  alignas(64) int32_t indices_[kCapacity + kSlack];
+  alignas(64) Lane sorted_lanes_[kMaxRanked + kSlack];
+  alignas(64) int32_t sorted_indices_[kMaxRanked + kSlack];
+  CoarseRanks<kMaxRanked> coarse_;
 };
 
 }  // namespace jax_rtopk::RTOPK_ISA

@@ -7,14 +7,6 @@
 
 namespace jax_rtopk::cuda {
 
-// The bits of a key; for maps that lose none, that is all but those by magnitude.
-template <class Bits>
-RTOPK_DEVICE Bits bits_of(const KeyMap<Bits>& map, WordOf<Bits> key) {
-  const Bits bits = Bits(Bits(key) ^ map.flip);
-  const Bits sign = Bits(std::make_signed_t<Bits>(bits) >> (8 * sizeof(Bits) - 1));
-  return Bits(bits ^ (sign & map.spread));
-}
-
 // Selected elements in shared memory.
 template <class Word>
 struct SharedStore {
@@ -40,7 +32,7 @@ struct GlobalStore {
 
   RTOPK_DEVICE Selected<WordOf<Bits>> load(unsigned i) const { return {map(values.load(i)), indices.load(i)}; }
   RTOPK_DEVICE void save(unsigned i, const Selected<WordOf<Bits>>& item) const {
-    values.store(i, bits_of(map, item.key));
+    values.store(i, map.bits(Bits(item.key)));
     indices.store(i, item.index);
   }
 };
@@ -189,7 +181,7 @@ struct DenseSink {
         view_.load(first, out.at);
       } else {
 #pragma unroll
-        for (int j = 0; j < kPack; ++j) out.at[j] = bits_of(view_.map, keys[j]);
+        for (int j = 0; j < kPack; ++j) out.at[j] = view_.map.bits(Bits(keys[j]));
       }
 #pragma unroll
       for (int j = 0; j < kPack; ++j) out.at[j] = chosen >> j & 1 ? out.at[j] : Bits(0);

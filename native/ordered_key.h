@@ -53,6 +53,13 @@ struct KeyMap {
     const Bits sign = Bits(Signed(bits) >> (kWidth - 1));
     return Bits(Bits((bits ^ (sign & spread)) + (sign & borrow)) ^ flip);
   }
+
+  // The bits of a key, unless the order is by magnitude: that loses the sign.
+  RTOPK_HD Bits bits(Bits key) const {
+    const Bits turned = Bits(key ^ flip);
+    const Bits sign = Bits(Signed(turned) >> (kWidth - 1));
+    return Bits(turned ^ (sign & spread));
+  }
 };
 
 }  // namespace jax_rtopk

@@ -77,11 +77,13 @@ class Search {
     const Word maximum_high = maxima.at(index_of(rank - spread));
     const bool use_low = inside(maximum_low);
     const bool use_high = inside(maximum_high);
+    // Once a count has raised lo, the other choice is always computed: whether a maximum is inside the bracket cannot
+    // be predicted, so it is chosen without a branch.
     Pivots<Word> choice{maximum_low, maximum_high};
-    if (!use_low || !use_high) {
+    if (below_ || !use_low || !use_high) {
       const Pivots<Word> other = below_ ? interpolated(width, share) : galloping(maxima.at(plan_.groups - 1));
-      if (!use_low) choice.low = other.low;
-      if (!use_high) choice.high = other.high;
+      choice.low = use_low ? choice.low : other.low;
+      choice.high = use_high ? choice.high : other.high;
       if (choice.low > choice.high) choice = {choice.high, choice.low};
     }
     // Equal pivots: count > as well as >=, which ends the search on a plateau.
@@ -103,7 +105,7 @@ class Search {
   }
 
  private:
-  RTOPK_HD bool inside(Word pivot) const { return pivot > lo_ && pivot <= last_; }
+  RTOPK_HD bool inside(Word pivot) const { return (pivot > lo_) & (pivot <= last_); }
 
   RTOPK_HD int index_of(float rank) const {
     const float end = float(plan_.groups - 1);
@@ -145,16 +147,13 @@ class Search {
   }
 
   RTOPK_HD void narrow(Word pivot, int32_t count) {
-    if (!inside(pivot)) return;
-    if (count >= k_) {
-      lo_ = pivot;
-      count_lo_ = count;
-      moved_lo_ = true;
-    } else {
-      last_ = pivot - 1;
-      count_last_ = count;
-      moved_last_ = true;
-    }
+    const bool enough = count >= k_, raise = inside(pivot) & enough, lower = inside(pivot) & !enough;
+    lo_ = raise ? pivot : lo_;
+    count_lo_ = raise ? count : count_lo_;
+    last_ = lower ? Word(pivot - 1) : last_;
+    count_last_ = lower ? count : count_last_;
+    moved_lo_ |= raise;
+    moved_last_ |= lower;
   }
 
   Word top_;

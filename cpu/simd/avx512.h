@@ -1,12 +1,16 @@
 // AVX-512 (F, BW, VL, DQ): 64-byte vectors, native masks, unsigned comparisons and compression.
 #pragma once
 
+#if defined(__clang__)
+#include <immintrin.h>
+#else
 // GCC 12 takes the deliberately undefined operands inside its own AVX-512 intrinsics for a fault (GCC bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
+#endif
 
 #include <cstdint>
 
@@ -17,42 +21,28 @@ struct Vec;
 
 template <>
 struct Vec<uint32_t> {
+  using Lane = uint32_t;
   using Reg = __m512i;
+  using Index = __m512i;
   using Mask = uint32_t;
   static constexpr int kLanes = 16;
 
-  static Reg set1(uint32_t x) { return _mm512_set1_epi32(int(x)); }
-  static Reg load(const uint32_t* p) { return _mm512_loadu_si512(p); }
-  static void store(uint32_t* p, Reg x) { _mm512_storeu_si512(p, x); }
+  static Reg set1(Lane x) { return _mm512_set1_epi32(int(x)); }
+  static Reg load(const Lane* p) { return _mm512_loadu_si512(p); }
+  static void store(Lane* p, Reg x) { _mm512_storeu_si512(p, x); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu32(a, b); }
   static Mask gt(Reg a, Reg b) { return _mm512_cmpgt_epu32_mask(a, b); }
-  static Mask ge(Reg a, Reg b) { return _mm512_cmpge_epu32_mask(a, b); }
-  // count + 1 in every lane where a >= b
-  static Reg count_ge(Reg count, Reg a, Reg b) {
-    return _mm512_mask_sub_epi32(count, _mm512_cmpge_epu32_mask(a, b), count, _mm512_set1_epi32(-1));
-  }
-
-  // For ranking, on keys that to_ordered() has prepared (and undoes): count + 1, or - 1, in lanes where a > b.
-  static Reg to_ordered(Reg x) { return x; }
-  static Reg count_greater(Reg count, Reg a, Reg b) {
+  // count + 1 in lanes where a > b
+  static Reg count_gt(Reg count, Reg a, Reg b) {
     return _mm512_mask_sub_epi32(count, _mm512_cmpgt_epu32_mask(a, b), count, _mm512_set1_epi32(-1));
-  }
-  static Reg uncount_greater(Reg count, Reg a, Reg b) {
-    return _mm512_mask_add_epi32(count, _mm512_cmpgt_epu32_mask(a, b), count, _mm512_set1_epi32(-1));
-  }
-  // + 1 where a > b, or a == b and the lane is after `lane`
-  static Reg count_before(Reg count, Reg a, Reg b, int lane) {
-    const __mmask16 after = __mmask16(~1U << lane);
-    const __mmask16 hit = _mm512_cmpgt_epu32_mask(a, b) | _mm512_mask_cmpeq_epu32_mask(after, a, b);
-    return _mm512_mask_sub_epi32(count, hit, count, _mm512_set1_epi32(-1));
   }
 
   static int64_t sum(Reg x) { return _mm512_reduce_add_epi32(x); }
-  static uint32_t reduce_max(Reg x) { return _mm512_reduce_max_epu32(x); }
+  static Lane reduce_max(Reg x) { return _mm512_reduce_max_epu32(x); }
 
   static Reg widen(const uint8_t* p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)); }
   static Reg widen(const uint16_t* p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)); }
-  static Reg widen(const uint32_t* p) { return load(p); }
+  static Reg widen(const uint32_t* p) { return _mm512_loadu_si512(p); }
   // Reads `count` < kLanes elements only; the other lanes are 0.
   static Reg widen_first(const uint8_t* p, int count) {
     return _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first(count), p));
@@ -79,17 +69,23 @@ struct Vec<uint32_t> {
     const Reg turned = _mm512_ternarylogic_epi32(x, sign, spread, 0x78);
     return _mm512_xor_si512(_mm512_add_epi32(turned, _mm512_and_si512(sign, borrow)), flip);
   }
-  // x where a >= b, else 0
-  static Reg where_ge(Reg x, Reg a, Reg b) { return _mm512_maskz_mov_epi32(_mm512_cmpge_epu32_mask(a, b), x); }
-  static Reg keep_first(Reg x, int count) { return _mm512_maskz_mov_epi32(first(count), x); }
+  // x in the first `count` lanes, `other` in the rest
+  static Reg keep_first(Reg x, int count, Reg other) { return _mm512_mask_mov_epi32(other, first(count), x); }
 
   // Writes the lanes of `mask` side by side; may write up to kLanes words.
-  static void compress(uint32_t* to, Reg x, Mask mask) { store(to, _mm512_maskz_compress_epi32(__mmask16(mask), x)); }
-  // The same with each lane's index, `first` being that of lane 0.
-  static void compress_index(int32_t* to, int32_t first, Mask mask) {
+  static void compress(Lane* to, Reg x, Mask mask) { store(to, _mm512_maskz_compress_epi32(__mmask16(mask), x)); }
+  // The same with each lane's index, from that of lane 0 on.
+  static Index index(int32_t first) {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i index = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
+    return _mm512_add_epi32(lane, _mm512_set1_epi32(first));
+  }
+  static Index next(Index index) { return _mm512_add_epi32(index, _mm512_set1_epi32(kLanes)); }
+  static void compress_index(int32_t* to, Index index, Mask mask) {
     _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(__mmask16(mask), index));
+  }
+  // The same with kLanes indices from memory.
+  static void compress_copy(int32_t* to, const int32_t* from, Mask mask) {
+    compress_index(to, _mm512_loadu_si512(from), mask);
   }
 
  private:
@@ -98,39 +94,26 @@ struct Vec<uint32_t> {
 
 template <>
 struct Vec<uint64_t> {
+  using Lane = uint64_t;
   using Reg = __m512i;
+  using Index = __m256i;
   using Mask = uint32_t;
   static constexpr int kLanes = 8;
 
-  static Reg set1(uint64_t x) { return _mm512_set1_epi64((long long)x); }
-  static Reg load(const uint64_t* p) { return _mm512_loadu_si512(p); }
-  static void store(uint64_t* p, Reg x) { _mm512_storeu_si512(p, x); }
+  static Reg set1(Lane x) { return _mm512_set1_epi64((long long)x); }
+  static Reg load(const Lane* p) { return _mm512_loadu_si512(p); }
+  static void store(Lane* p, Reg x) { _mm512_storeu_si512(p, x); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu64(a, b); }
   static Mask gt(Reg a, Reg b) { return _mm512_cmpgt_epu64_mask(a, b); }
-  static Mask ge(Reg a, Reg b) { return _mm512_cmpge_epu64_mask(a, b); }
-  static Reg count_ge(Reg count, Reg a, Reg b) {
-    return _mm512_mask_sub_epi64(count, _mm512_cmpge_epu64_mask(a, b), count, _mm512_set1_epi64(-1));
-  }
-
-  // For ranking, on keys that to_ordered() has prepared (and undoes): count + 1, or - 1, in lanes where a > b.
-  static Reg to_ordered(Reg x) { return x; }
-  static Reg count_greater(Reg count, Reg a, Reg b) {
+  static Reg count_gt(Reg count, Reg a, Reg b) {
     return _mm512_mask_sub_epi64(count, _mm512_cmpgt_epu64_mask(a, b), count, _mm512_set1_epi64(-1));
-  }
-  static Reg uncount_greater(Reg count, Reg a, Reg b) {
-    return _mm512_mask_add_epi64(count, _mm512_cmpgt_epu64_mask(a, b), count, _mm512_set1_epi64(-1));
-  }
-  // + 1 where a > b, or a == b and the lane is after `lane`
-  static Reg count_before(Reg count, Reg a, Reg b, int lane) {
-    const __mmask8 after = __mmask8(~1U << lane);
-    const __mmask8 hit = _mm512_cmpgt_epu64_mask(a, b) | _mm512_mask_cmpeq_epu64_mask(after, a, b);
-    return _mm512_mask_sub_epi64(count, hit, count, _mm512_set1_epi64(-1));
   }
 
   static int64_t sum(Reg x) { return _mm512_reduce_add_epi64(x); }
-  static uint64_t reduce_max(Reg x) { return _mm512_reduce_max_epu64(x); }
+  static Lane reduce_max(Reg x) { return _mm512_reduce_max_epu64(x); }
 
-  static Reg widen(const uint64_t* p) { return load(p); }
+  static Reg widen(const uint16_t* p) { return _mm512_cvtepu16_epi64(_mm_loadu_si128((const __m128i*)p)); }
+  static Reg widen(const uint64_t* p) { return _mm512_loadu_si512(p); }
   static Reg widen_first(const uint64_t* p, int count) { return _mm512_maskz_loadu_epi64(first(count), p); }
   static Reg key(Reg x, Reg spread, Reg flip) {
     return _mm512_xor_si512(_mm512_ternarylogic_epi64(x, _mm512_srai_epi64(x, 63), spread, 0x78), flip);
@@ -140,14 +123,18 @@ struct Vec<uint64_t> {
     const Reg turned = _mm512_ternarylogic_epi64(x, sign, spread, 0x78);
     return _mm512_xor_si512(_mm512_add_epi64(turned, _mm512_and_si512(sign, borrow)), flip);
   }
-  static Reg where_ge(Reg x, Reg a, Reg b) { return _mm512_maskz_mov_epi64(_mm512_cmpge_epu64_mask(a, b), x); }
-  static Reg keep_first(Reg x, int count) { return _mm512_maskz_mov_epi64(first(count), x); }
+  static Reg keep_first(Reg x, int count, Reg other) { return _mm512_mask_mov_epi64(other, first(count), x); }
 
-  static void compress(uint64_t* to, Reg x, Mask mask) { store(to, _mm512_maskz_compress_epi64(__mmask8(mask), x)); }
-  static void compress_index(int32_t* to, int32_t first, Mask mask) {
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m256i index = _mm256_add_epi32(lane, _mm256_set1_epi32(first));
+  static void compress(Lane* to, Reg x, Mask mask) { store(to, _mm512_maskz_compress_epi64(__mmask8(mask), x)); }
+  static Index index(int32_t first) {
+    return _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(first));
+  }
+  static Index next(Index index) { return _mm256_add_epi32(index, _mm256_set1_epi32(kLanes)); }
+  static void compress_index(int32_t* to, Index index, Mask mask) {
     _mm256_storeu_si256((__m256i*)to, _mm256_maskz_compress_epi32(__mmask8(mask), index));
+  }
+  static void compress_copy(int32_t* to, const int32_t* from, Mask mask) {
+    compress_index(to, _mm256_loadu_si256((const __m256i*)from), mask);
   }
 
  private:

@@ -1,0 +1,55 @@
+// A few rows that go through the same steps together.
+//
+// A step has to wait for the one before, and for memory. All rows take one step before any takes the next, so while one
+// row waits the CPU gets on with the others; and at every step a little of the rows to come is fetched.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/simd/select.h"
+
+namespace jax_rtopk::RTOPK_ISA {
+
+class Batch {
+ public:
+  // `next` to `end`: what will be read after this batch.
+  Batch(int rows, const char* next, const char* end) : rows_(rows) {
+    const int64_t lines = (end - next) / kLine;
+    if (rows == 1 || lines < kLeastLines) return;  // a long row, or a few lines, the CPU foresees by itself
+    next_ = next;
+    end_ = end;
+    bytes_ = kFetch * ((lines * kLine + kSteps * rows * kFetch - 1) / (kSteps * rows * kFetch));
+  }
+  explicit Batch(int rows) : rows_(rows) {}
+
+  int rows() const { return rows_; }
+
+  // Calls step(i) for each row of the batch.
+  template <class Step>
+  void each(Step step) {
+    for (int i = 0; i < rows_; ++i) {
+      if (next_ < end_) fetch();
+      step(i);
+    }
+  }
+
+ private:
+  void fetch() {
+    const char* const end = end_ - next_ > bytes_ ? next_ + bytes_ : end_;
+    for (; end - next_ >= kFetch; next_ += kFetch) {
+      for (int line = 0; line < kFetch; line += kLine) __builtin_prefetch(next_ + line);
+    }
+    if (end == end_) next_ = end_;
+  }
+
+  static constexpr int kLine = 64, kFetch = 2 * kLine;  // bytes
+  static constexpr int kSteps = 6;                      // of most selections; one with fewer leaves some unfetched
+  static constexpr int kLeastLines = 32;
+
+  int rows_;
+  const char* next_ = nullptr;
+  const char* end_ = nullptr;
+  int64_t bytes_ = 0;  // to fetch in each step
+};
+
+}  // namespace jax_rtopk::RTOPK_ISA
