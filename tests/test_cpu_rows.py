@@ -6,7 +6,7 @@ import numpy as np
 import oracle
 import pytest
 
-from jax_rtopk import topk, topk_mask
+from jax_rtopk import topk, topk_mask, topk_sparsify
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,41 @@ def test_a_row_split_over_threads(dtype, kind, largest):
                 values, indices = topk(jnp.asarray(x), k, largest=largest, sorted=is_sorted)
             oracle.assert_same(indices, want_indices)
             oracle.assert_same(values, want_values)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, ml_dtypes.bfloat16, np.float32], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_dense_results_of_a_row_split_over_threads(dtype, rows):
+    """Three rows are enough for the threads of most machines: these aren't split."""
+    n = 2**18 + 5
+    x = oracle.operand(np.random.default_rng(10), np.dtype(dtype), (rows, n), "bits")
+    with oracle.x64_for(x.dtype):
+        operand = jnp.asarray(x)
+        for largest in (True, False):
+            oracle.assert_same(topk_mask(operand, 77, largest=largest), oracle.mask(x, 77, largest=largest))
+        for by_magnitude in (True, False):
+            kept = np.where(oracle.mask(x, 77, by_magnitude=by_magnitude), x, np.zeros((), x.dtype))
+            oracle.assert_same(topk_sparsify(operand, 77, by_magnitude=by_magnitude), kept)
+
+
+@pytest.mark.parametrize("order", ["shuffled", "ascending", "descending"])
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64], ids=lambda d: np.dtype(d).name)
+def test_outliers_that_make_the_leading_bits_of_all_others_the_same(dtype, order):
+    rng = np.random.default_rng(11)
+    for n, k in ((20, 7), (256, 64), (384, 256), (3000, 100)):
+        x = np.array([rng.permutation(10 * n)[:n] for _ in range(5)])
+        if order != "shuffled":
+            x = np.sort(x, axis=1)[:, :: 1 if order == "ascending" else -1]
+        x = x.astype(dtype) if np.dtype(dtype).kind == "i" else (1 + x * np.finfo(dtype).eps).astype(dtype)
+        least, most = (np.iinfo(dtype).min, np.iinfo(dtype).max) if np.dtype(dtype).kind == "i" else (-np.inf, np.inf)
+        x[:, 5], x[:3, n // 2] = most, least
+        for largest in (True, False):
+            for is_sorted in (True, False):
+                want_values, want_indices = oracle.topk(x, k, largest=largest, sorted=is_sorted)
+                with oracle.x64_for(x.dtype):
+                    values, indices = topk(jnp.asarray(x), k, largest=largest, sorted=is_sorted)
+                oracle.assert_same(indices, want_indices)
+                oracle.assert_same(values, want_values)
 
 
 def test_ties_across_segments():
