@@ -164,7 +164,7 @@ bool settle(int32_t count, Lane* key, Payload*... payload) {
     item[0] = item[-1];
     item[-1] = other;
   };
-  int32_t swaps_left = 4 * count;
+  int32_t swaps_left = count / 2;
   for (int32_t i = 1; i < count; ++i) {
     for (int32_t to = i; to > 0 && key[to - 1] < key[to]; --to) {
       if (swaps_left-- == 0) return false;

@@ -68,11 +68,12 @@ inline bool all_survive(const SearchPlan& plan) { return plan.n <= max(plan.k + 
 template <class Row>
 bool reach(const Row& block, int32_t k, typename Row::Lane threshold, Survivors<Row>& survivors) {
   constexpr int32_t kCapacity = Survivors<Row>::kCapacity;
+  constexpr int32_t kLeastRoom = 256;  // for the sweep not to advance in ever smaller pieces
   survivors.clear();
   if (threshold <= Row::kLeast) return false;  // there is no threshold - 1, and all would reach it
   const int32_t n = block.n();
   int32_t begin = 0;
-  while (begin < n && survivors.count() < kCapacity) {
+  while (begin < n && kCapacity - survivors.count() >= kLeastRoom) {
     const int32_t end = min(n, begin + kCapacity - survivors.count());
     survivors.append_above(block, begin, end, threshold - 1);
     begin = end;
@@ -83,8 +84,12 @@ bool reach(const Row& block, int32_t k, typename Row::Lane threshold, Survivors<
 // The same after one threshold has failed.
 template <class Row>
 void retry(const Row& block, const SearchPlan& plan, const StridedMaxima<Row>& maxima, Survivors<Row>& survivors) {
+  auto failed = maxima.at_most(likely_rank(plan));
   for (int rank = likely_rank(plan) + 4; survivors.count() < plan.k && rank < kGroups; rank += 4) {
-    if (reach(block, plan.k, maxima.at_most(rank), survivors)) return;
+    const auto threshold = maxima.at_most(rank);
+    if (threshold == failed) continue;
+    if (reach(block, plan.k, threshold, survivors)) return;
+    failed = threshold;
   }
   survivors.clear();
   emit(block, exact_emission(block, plan), [&](const int32_t* selected, int32_t count) {

@@ -72,7 +72,7 @@ class GroupMaxima {
   }
 
   void settle() {
-    // So few can be inserted one by one, in the worst case.
+    // So few are worth it in any case.
     while (!RTOPK_ISA::settle<V>(kGroups, sorted_)) {
     }
     for (int32_t i = groups_; i < kGroups; ++i) sorted_[i] = Row::kNone;

@@ -111,7 +111,7 @@ class Survivors {
     each([&](Survivors& row) { row.coarse_.rank(); });
     each([&](Survivors& row) { row.scatter(); });
     each([&](Survivors& row) {
-      if (!settle<V>(row.coarse_.end(), row.sorted_lanes_, row.sorted_indices_)) row.sort_all(sorter);
+      if (!row.settled()) row.sort_again(k, sorter);
     });
   }
 
@@ -163,7 +163,15 @@ class Survivors {
     }
   }
 
-  void sort_all(RadixSort<Word>& sorter) {
+  bool settled() { return settle<V>(coarse_.end(), sorted_lanes_, sorted_indices_); }
+
+  void sort_again(int32_t k, RadixSort<Word>& sorter) {
+    // More may be above what was expected than was said.
+    forget_bounds();
+    take_for_ranks(k);
+    coarse_.rank();
+    scatter();
+    if (settled()) return;
     auto* const elements = sorter.elements(count_);
     for (int32_t i = 0; i < count_; ++i) elements[i] = {Stored::key_of(lanes_[i]), indices_[i]};
     const auto* const sorted = sorter.sort_descending();
@@ -186,18 +194,28 @@ class Survivors {
     count_ = size;
   }
 
-  // A plan without powers and roots: one element a group, whose ranks are those of the row.
+  // A plan without powers and roots: of each group a few elements from all over the row, of which a stream's later ones
+  // may be larger.
   static SearchPlan sampling_plan(int32_t n, int32_t k) {
+    constexpr int32_t kSampled = 4;
     SearchPlan plan{};
     plan.n = n;
     plan.k = k;
     plan.groups = min(n, kGroups);
     plan.chunk = 1;
-    plan.sampled = n == plan.groups ? n : 1;
     plan.step = 1;
-    plan.slope = float(plan.groups) / float(n);
-    plan.rank = float(k) * plan.slope;
     plan.spread = 2.0F;
+    const float exceed = float(k) / float(n), below = 1.0F - exceed;
+    if (n >= kSampled * kGroups && 3 * k < n) {
+      plan.sampled = kSampled;
+      while (2 * plan.step * kSampled <= n / kGroups) plan.step *= 2;
+      plan.rank = kGroups * (1.0F - below * below * below * below);
+      plan.slope = kGroups * kSampled / float(n) * below * below * below;
+    } else {
+      plan.sampled = n == plan.groups ? n : 1;
+      plan.rank = float(plan.groups) * exceed;
+      plan.slope = float(plan.groups) / float(n);
+    }
     return plan;
   }
 
