@@ -16,6 +16,19 @@
 
 namespace jax_rtopk::RTOPK_ISA {
 
+// The mask in a general register, by force: left to itself GCC 12 may spill the two bytes (or the one) of a mask
+// register and read four back.
+inline uint32_t in_register(__mmask16 mask) {
+  uint32_t bits;
+  asm("kmovw %1, %0" : "=r"(bits) : "k"(mask));
+  return bits;
+}
+inline uint32_t in_register(__mmask8 mask) {
+  uint32_t bits;
+  asm("kmovb %1, %0" : "=r"(bits) : "k"(mask));
+  return bits;
+}
+
 template <class Word>
 struct Vec;
 
@@ -31,7 +44,7 @@ struct Vec<uint32_t> {
   static Reg load(const Lane* p) { return _mm512_loadu_si512(p); }
   static void store(Lane* p, Reg x) { _mm512_storeu_si512(p, x); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu32(a, b); }
-  static Mask gt(Reg a, Reg b) { return _mm512_cmpgt_epu32_mask(a, b); }
+  static Mask gt(Reg a, Reg b) { return in_register(_mm512_cmpgt_epu32_mask(a, b)); }
   // count + 1 in lanes where a > b
   static Reg count_gt(Reg count, Reg a, Reg b) {
     return _mm512_mask_sub_epi32(count, _mm512_cmpgt_epu32_mask(a, b), count, _mm512_set1_epi32(-1));
@@ -104,7 +117,7 @@ struct Vec<uint64_t> {
   static Reg load(const Lane* p) { return _mm512_loadu_si512(p); }
   static void store(Lane* p, Reg x) { _mm512_storeu_si512(p, x); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu64(a, b); }
-  static Mask gt(Reg a, Reg b) { return _mm512_cmpgt_epu64_mask(a, b); }
+  static Mask gt(Reg a, Reg b) { return in_register(_mm512_cmpgt_epu64_mask(a, b)); }
   static Reg count_gt(Reg count, Reg a, Reg b) {
     return _mm512_mask_sub_epi64(count, _mm512_cmpgt_epu64_mask(a, b), count, _mm512_set1_epi64(-1));
   }
