@@ -9,6 +9,14 @@ import pytest
 from jax_rtopk import topk, topk_mask, topk_sparsify
 
 
+def assert_selects(x, k, **order):
+    want_values, want_indices = oracle.topk(x, k, **order)
+    with oracle.x64_for(x.dtype):
+        values, indices = topk(jnp.asarray(x), k, **order)
+    oracle.assert_same(indices, want_indices)
+    oracle.assert_same(values, want_values)
+
+
 @pytest.mark.parametrize(
     "dtype", [np.uint8, ml_dtypes.bfloat16, np.float32, np.float64], ids=lambda d: np.dtype(d).name
 )
@@ -19,11 +27,7 @@ def test_a_row_split_over_threads(dtype, kind, largest):
     x = oracle.operand(np.random.default_rng(9), np.dtype(dtype), (1, n), kind)
     for k in (1, 64, 256):
         for is_sorted in (True, False):
-            want_values, want_indices = oracle.topk(x, k, largest=largest, sorted=is_sorted)
-            with oracle.x64_for(x.dtype):
-                values, indices = topk(jnp.asarray(x), k, largest=largest, sorted=is_sorted)
-            oracle.assert_same(indices, want_indices)
-            oracle.assert_same(values, want_values)
+            assert_selects(x, k, largest=largest, sorted=is_sorted)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, ml_dtypes.bfloat16, np.float32], ids=lambda d: np.dtype(d).name)
@@ -54,11 +58,7 @@ def test_outliers_that_make_the_leading_bits_of_all_others_the_same(dtype, order
         x[:, 5], x[:3, n // 2] = most, least
         for largest in (True, False):
             for is_sorted in (True, False):
-                want_values, want_indices = oracle.topk(x, k, largest=largest, sorted=is_sorted)
-                with oracle.x64_for(x.dtype):
-                    values, indices = topk(jnp.asarray(x), k, largest=largest, sorted=is_sorted)
-                oracle.assert_same(indices, want_indices)
-                oracle.assert_same(values, want_values)
+                assert_selects(x, k, largest=largest, sorted=is_sorted)
 
 
 def test_ties_across_segments():
