@@ -7,6 +7,7 @@ name made of the contents of all sources, so that a second call is free.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import shutil
@@ -64,6 +65,14 @@ def _library(name: str, sources: list[Path]) -> Path:
     if library.exists():
         return library
     BUILT.mkdir(exist_ok=True)
+    with open(BUILT / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another test process may be building the same
+        if not library.exists():
+            _build(library, name, compiler, sources)
+    return library
+
+
+def _build(library: Path, name: str, compiler: str, sources: list[Path]) -> None:
     include = [f"-I{ROOT}", f"-I{HERE}", "-isystem", jax.ffi.include_dir()]
     with tempfile.TemporaryDirectory(dir=BUILT) as scratch:
 
@@ -78,8 +87,7 @@ def _library(name: str, sources: list[Path]) -> Path:
         _run([compiler, "-shared", "-o", linked, *objects])
         for old in BUILT.glob(f"{name}-*.so"):
             old.unlink(missing_ok=True)
-        os.replace(linked, library)  # at once: another test process may be building the same
-    return library
+        os.replace(linked, library)  # at once: who looks without the lock must not find half a library
 
 
 def _fingerprint(compiler: str) -> str:
