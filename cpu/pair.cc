@@ -27,7 +27,8 @@ PyObject* new_pair(PyTypeObject* type, PyObject* args, PyObject* keywords) {
 }  // namespace
 
 PyObject* make_pair_type() {
-  static char documentation[] = "Pair(values, indices)\n--\n\nThe base class of jax_rtopk.TopK, for its fast constructor.";
+  static char documentation[] =
+      "Pair(values, indices)\n--\n\nThe base class of jax_rtopk.TopK, for its fast constructor.";
   PyType_Slot slots[] = {
       {Py_tp_new, reinterpret_cast<void*>(&new_pair)},
       {Py_tp_doc, documentation},
