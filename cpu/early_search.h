@@ -27,7 +27,8 @@ class EarlySearch {
     kept_ = false;
   }
 
-  bool goes_on(int64_t max_iter) const { return !search_->done() && (max_iter == 0 || search_->passes() < max_iter); }
+  // Survivors among which the answer must be need no further search: they are few.
+  bool goes_on(int max_iter) const { return search_->goes_on(max_iter) && !(kept_ && search_->resolved()); }
 
   // The first half of a pass.
   void ask(const Row& row, const SearchPlan& plan, Survivors<Row>& survivors) {
@@ -44,9 +45,9 @@ class EarlySearch {
     search_->answer(kept_ ? survivors.count_above(low, high) : count_above(row, low, high));
   }
 
-  // Whether the survivors are what is selected. If not, the emission tells what is.
+  // Whether the k first survivors are what is selected. If not, the emission tells what is.
   bool finish(Survivors<Row>& survivors) {
-    if (kept_) survivors.keep(search_->emission());
+    if (kept_ && !search_->resolved()) survivors.keep(search_->emission());
     return kept_;
   }
 
@@ -58,9 +59,9 @@ class EarlySearch {
   bool kept_ = false;
 };
 
-// Returns a bit for each row: whether its survivors are what is selected.
+// Returns a bit for each row: whether its k first survivors are what is selected.
 template <class Row, class RowAt>
-uint32_t search(Batch& batch, RowAt row, const SearchPlan& plan, int64_t max_iter, EarlySearch<Row>* searches,
+uint32_t search(Batch& batch, RowAt row, const SearchPlan& plan, int max_iter, EarlySearch<Row>* searches,
                 Survivors<Row>* survivors) {
   batch.each([&](int i) { searches[i].maxima().sweep(row(i), plan); });
   batch.each([&](int i) { searches[i].maxima().join(plan); });

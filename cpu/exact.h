@@ -105,7 +105,7 @@ void stream_rest(const Row& row, const SearchPlan& plan, Survivors<Row>& survivo
     const auto begin = int32_t(block);
     if (begin == plan.n || survivors.count() > Survivors<Row>::kCapacity - kStreamBlock) {
       Batch alone(1);
-      Survivors<Row>::reduce(&survivors, alone, plan.k);
+      Survivors<Row>::reduce(&survivors, alone, 1, plan.k);
       survivors.forget_bounds();
       threshold = survivors.least();  // later elements must be larger to be selected
       if (threshold == Row::kGreatest) return;

@@ -48,7 +48,7 @@ class Selector {
   template <class Sink>
   void select(Batch& batch, int64_t begin, Sink sink) {
     const uint32_t collected = collect(batch, begin);
-    if (ranked(request_)) Survivors<Row<Bits>>::reduce(survivors_, batch, k_);
+    if (collected != 0) Survivors<Row<Bits>>::reduce(survivors_, batch, collected, k_);
     batch.each([&](int i) {
       if (collected >> i & 1) {
         sink(begin + i, survivors_[i].indices(), k_);
@@ -63,8 +63,8 @@ class Selector {
     const uint32_t collected = collect(batch, begin);
     if (request_.sorted && collected != 0) {
       Survivors<Row<Bits>>::sort(survivors_, batch, collected, k_, sorter_);
-    } else if (ranked(request_)) {
-      Survivors<Row<Bits>>::reduce(survivors_, batch, k_);
+    } else if (collected != 0) {
+      Survivors<Row<Bits>>::reduce(survivors_, batch, collected, k_);
     }
     batch.each([&](int i) {
       const int64_t at = (begin + i) * k_;
@@ -94,7 +94,7 @@ class Selector {
       return ~0U;
     }
     if (k_ == row_.n()) return 0;
-    return search(batch, row_at, job_.plan, request_.max_iter, searches_, survivors_);
+    return search(batch, row_at, job_.plan, request_.most_passes(), searches_, survivors_);
   }
 
   Emission<Row<Bits>> emission(int i) const {

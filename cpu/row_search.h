@@ -38,7 +38,8 @@ class RowSearch {
         search_(plan, top_) {}
 
   bool done() const { return search_.done(); }
-  int passes() const { return search_.passes(); }
+  bool resolved() const { return search_.resolved(); }
+  bool goes_on(int max_iter) const { return search_.goes_on(max_iter); }
 
   // How many lanes are above low(), how many above high()?
   void ask() { pivots_ = search_.pivots(maxima_); }
@@ -47,9 +48,10 @@ class RowSearch {
   void answer(const Counts& above) { search_.observe(pivots_, above.low, above.high); }
 
   Emission<Row> emission() const {
-    const Lane lo = Row::lane_of(search_.lo());
-    if (search_.maximum_is_last() && search_.lo() < top_) return {Row::lane_of(top_ - 1), lo, k_ - 1, true};
-    return {Row::lane_of(search_.last()), lo, k_ - search_.count_last()};
+    const auto bracket = search_.bracket();
+    const Lane lo = Row::lane_of(bracket.lo);
+    if (bracket.maximum_is_last() && bracket.lo < top_) return {Row::lane_of(top_ - 1), lo, k_ - 1, true};
+    return {Row::lane_of(bracket.last), lo, k_ - bracket.count_last};
   }
 
  private:

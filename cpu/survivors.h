@@ -89,21 +89,18 @@ class Survivors {
     keep_if(count_, [&](int32_t, auto lanes, auto inside) { return choose(lanes, inside); });
   }
 
-  // Keeps the k that are selected first, still by ascending index, of each row of a batch.
-  static void reduce(Survivors* rows, Batch& batch, int32_t k) {
-    batch.each([&](int i) { rows[i].take_for_ranks(k); });
-    batch.each([&](int i) { rows[i].coarse_.rank(); });
-    batch.each([&](int i) { rows[i].keep_first(k); });
+  // Keeps the k that are selected first, still by ascending index. Of the batch's rows those whose bits are set, which
+  // have at least k.
+  static void reduce(Survivors* rows, Batch& batch, uint32_t which, int32_t k) {
+    const auto each = [&](auto step) { for_each(rows, batch, which, step); };
+    each([&](Survivors& row) { row.take_for_ranks(k); });
+    each([&](Survivors& row) { row.coarse_.rank(); });
+    each([&](Survivors& row) { row.keep_first(k); });
   }
 
-  // Puts the k selected first in order of selection: larger keys first, equal keys by index. The rest is lost. Of the
-  // batch's rows those whose bits are set, which have at least k.
+  // Puts them in order of selection: larger keys first, equal keys by index. The rest is lost.
   static void sort(Survivors* rows, Batch& batch, uint32_t which, int32_t k, RadixSort<Word>& sorter) {
-    const auto each = [&](auto step) {
-      batch.each([&](int i) {
-        if (which >> i & 1) step(rows[i]);
-      });
-    };
+    const auto each = [&](auto step) { for_each(rows, batch, which, step); };
     each([&](Survivors& row) {
       if (!row.worth_ranking(k)) row.keep_first(k);
       row.take_for_ranks(k);
@@ -125,6 +122,13 @@ class Survivors {
   }
 
  private:
+  template <class Step>
+  static void for_each(Survivors* rows, Batch& batch, uint32_t which, Step&& step) {
+    batch.each([&](int i) {
+      if (which >> i & 1) step(rows[i]);
+    });
+  }
+
   bool worth_ranking(int32_t k) const { return count_ <= most_ranked(k); }
 
   using Stored = RTOPK_ISA::Row<Word>;

@@ -1,4 +1,4 @@
-// The device as kernels see it: memory through accessors, and the instructions that C++ has no name for.
+// The device as kernels see it: memory through accessors.
 //
 // Under nvcc an accessor is a raw pointer and costs nothing. Under g++ (tests/cuda_emulator, found as
 // <cuda_emulator.h>) each access is checked.
@@ -143,6 +143,10 @@ class Shared : SharedWatch<T> {
     this->touch(Access::kWrite, data_ + i);
     data_[i] = value;
   }
+#if !defined(RTOPK_CUDA_EMULATOR)
+  // As the instructions for shared memory want it.
+  RTOPK_DEVICE unsigned address(int i) const { return unsigned(__cvta_generic_to_shared(data_ + i)); }
+#endif
 
  private:
   RTOPK_DEVICE Shared(void* data, size_t bytes) : SharedWatch<T>(data, bytes), data_(static_cast<T*>(data)) {}
@@ -162,19 +166,5 @@ RTOPK_DEVICE void store_run(const Global<T>& out, unsigned first, unsigned end, 
       if (first + j < end) out.store(first + j, pack.at[j]);
   }
 }
-
-// count + (a >= b): two instructions (a subtraction for its carry, an addition of the carry), which the compiler does
-// not find.
-RTOPK_DEVICE unsigned add_if_at_least(unsigned count, uint32_t a, uint32_t b) {
-#if defined(RTOPK_CUDA_EMULATOR)
-  return count + (a >= b);
-#else
-  asm("{\n\t.reg .u32 unused;\n\tsub.cc.u32 unused, %1, %2;\n\taddc.u32 %0, %0, 0;\n\t}"
-      : "+r"(count)
-      : "r"(a), "r"(b));
-  return count;
-#endif
-}
-RTOPK_DEVICE unsigned add_if_at_least(unsigned count, uint64_t a, uint64_t b) { return count + unsigned(a >= b); }
 
 }  // namespace jax_rtopk::cuda

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <climits>
 #include <string>
 
 #include "cuda/launch.h"
@@ -28,7 +27,7 @@ struct Task {
   }
 };
 
-// Rows of at most 1024 elements, in the registers of kLanes lanes.
+// Rows of at most policy::warp_row_max elements, in the registers of kLanes lanes.
 template <class Bits, int kLanes, int kPacks, int kChunks, class Sink>
 __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp, 1)
     select_in_warp(Task<Bits> task, Sink sink, int team_bytes) {
@@ -74,7 +73,7 @@ class Launcher {
       : task_(task), sink_(sink), staged_bytes_(staged_bytes), stream_(stream) {}
 
   std::string run() const {
-    if (task_.plan.n <= policy::kWarpRowMax) return in_warp_of<policy::kWarpRowMin>();
+    if (task_.plan.n <= policy::warp_row_max(sizeof(Bits))) return in_warp_of<policy::kWarpRowMin>();
     if (task_.plan.n <= policy::kSmallBlock * policy::kSmallKeys)
       return in_registers<policy::kSmallBlock, policy::kSmallKeys>();
     if (task_.plan.n <= policy::kLargeBlock * policy::kLargeKeys)
@@ -95,7 +94,7 @@ class Launcher {
 
   template <int kSize>
   std::string in_warp_of() const {
-    if constexpr (kSize < policy::kWarpRowMax)
+    if constexpr (kSize < policy::warp_row_max(sizeof(Bits)))
       if (task_.plan.n > kSize) return in_warp_of<2 * kSize>();
     constexpr int kChunk = policy::chunk(kSize - 1, sizeof(Bits)), kChunkOfFull = policy::chunk(kSize, sizeof(Bits));
     if (task_.plan.chunk == kChunkOfFull) return in_warp_with<kSize, kChunkOfFull>();
@@ -107,7 +106,7 @@ class Launcher {
     constexpr int kLanes = policy::lanes(kSize, kChunk, sizeof(Bits));
     constexpr int kPacks = policy::packs(kSize, kChunk, sizeof(Bits));
     constexpr int kThreads = policy::kWarpsPerBlock * kWarp, kTeams = kThreads / kLanes;
-    const int team_bytes = (GroupMaxima<WarpTeam<kLanes>, WordOf<Bits>>::kBytes + staged_bytes_ + 7) / 8 * 8;
+    const int team_bytes = (GroupMaxima<WarpTeam<kLanes>, WordOf<Bits>>::kBytes + staged_bytes_ + 15) / 16 * 16;
     return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, kPack / kChunk, Sink>,
                   blocks(task_.rows, kTeams, kThreads), kThreads, size_t(kTeams) * team_bytes, stream_, task_, sink_,
                   team_bytes);
@@ -141,7 +140,7 @@ Task<Bits> task_of(const Request& request, const void* operand) {
   return {Global<const Bits>(data, request.rows * request.n),
           request.rows,
           SearchPlan::make(n, k, sizeof(Bits)),
-          request.max_iter == 0 ? INT_MAX : int(std::min<int64_t>(request.max_iter, INT_MAX)),
+          request.most_passes(),
           starts_on(data, 16) && request.n % RowView<Bits>::kPack == 0,
           KeyMap<Bits>::make(request.kind, !request.largest, request.by_magnitude)};
 }
@@ -149,8 +148,8 @@ Task<Bits> task_of(const Request& request, const void* operand) {
 template <class Bits>
 std::string topk_as(const Request& request, const void* operand, void* values, int32_t* indices, Stream stream) {
   const Task<Bits> task = task_of<Bits>(request, operand);
-  const bool in_warp = request.n <= policy::kWarpRowMax;
-  const int64_t bytes = request.k * SharedStore<WordOf<Bits>>::kItemBytes;
+  const bool in_warp = request.n <= policy::warp_row_max(sizeof(Bits));
+  const int64_t bytes = request.k * int64_t(sizeof(Selected<WordOf<Bits>>));
   const bool staged = in_warp || (request.sorted && bytes <= policy::kStagedBytes);
   const PairSink<Bits> sink{Global<Bits>(static_cast<Bits*>(values), request.rows * request.k),
                             Global<int32_t>(indices, request.rows * request.k), int(request.k), request.sorted, staged};

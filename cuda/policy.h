@@ -2,16 +2,18 @@
 // of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "native/search_plan.h"
 
 namespace jax_rtopk::cuda::policy {
 
-// Rows in the registers of a warp, or of a part of it: of as many lanes as it takes to hold kWarpKeys words of 32 bits
-// each. So the search's arithmetic, the same for each lane of a row, serves several rows at a time.
-inline constexpr int kWarpRowMin = 32, kWarpRowMax = 1024;
-inline constexpr int kWarpKeys = 32;
+// Rows in the registers of a warp, or of a part of it: of as few lanes as can hold them in kWarpKeys words of 32 bits
+// each. So what is the same for each lane of a row serves several short rows at a time.
+inline constexpr int kWarpRowMin = 32;
+inline constexpr int kWarpKeys = 8;
+constexpr int warp_row_max(size_t item_bytes) { return item_bytes == 8 ? 512 : 1024; }
 inline constexpr int kWarpsPerBlock = 4;
 
 // Longer ones in the registers of a block: of kSmallBlock threads that hold kSmallKeys each, or of kLargeBlock that
@@ -34,7 +36,8 @@ inline constexpr int kThreadsPerMultiprocessor = 2048;
 // `chunk` (SearchPlan). Each of a row's lanes has whole groups, kGroups in all.
 constexpr int lanes(int size, int chunk, int item_bytes) {
   const int wanted = size / (item_bytes == 8 ? kWarpKeys / 2 : kWarpKeys), most = kGroups * chunk * item_bytes / 16;
-  return wanted < 2 ? 2 : (wanted < most ? wanted : most);
+  const int lanes = wanted < most ? wanted : most;
+  return lanes < 2 ? 2 : (lanes < 32 ? lanes : 32);
 }
 constexpr int packs(int size, int chunk, int item_bytes) {
   return size * item_bytes / 16 / lanes(size, chunk, item_bytes);

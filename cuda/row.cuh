@@ -2,7 +2,7 @@
 // mod team size.
 #pragma once
 
-#include "cuda/device.cuh"
+#include "cuda/intrinsics.cuh"
 #include "native/ordered_key.h"
 
 namespace jax_rtopk::cuda {
@@ -77,6 +77,15 @@ class RegisterRow {
     for (int s = 0; s < kPacks; ++s) visit(unsigned(s), first_of(s), keys_[s]);
   }
 
+  // kAtOnce rounds at a time: visit(index of the first element of the first pack, keys of the packs).
+  static constexpr int kAtOnce = kPacks > 1 ? 2 : 1;
+  template <class Visit>
+  RTOPK_DEVICE void each_packs(Visit&& visit) const {
+#pragma unroll
+    for (int s = 0; s < kPacks; s += kAtOnce)
+      visit(first_of(s), reinterpret_cast<const Word(&)[kAtOnce][kPack]>(keys_[s]));
+  }
+
  private:
   RTOPK_DEVICE unsigned first_of(int s) const { return (unsigned(s) * Team::kThreads + rank_) * kPack; }
 
@@ -109,6 +118,14 @@ class StreamedRow {
       view_.load_keys(first, keys);
       visit(s, first, keys);
     }
+  }
+
+  static constexpr int kAtOnce = 1;
+  template <class Visit>
+  RTOPK_DEVICE void each_packs(Visit&& visit) const {
+    each_pack([&](unsigned, unsigned first, const Word(&keys)[kPack]) {
+      visit(first, reinterpret_cast<const Word(&)[1][kPack]>(keys));
+    });
   }
 
  private:

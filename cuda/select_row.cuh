@@ -3,32 +3,34 @@
 #pragma once
 
 #include "cuda/maxima.cuh"
+#include "cuda/resolve.cuh"
 #include "cuda/row.cuh"
 #include "cuda/team.cuh"
 #include "native/search.h"
 
 namespace jax_rtopk::cuda {
 
+// How many keys are at or above each of two pivots: of the thread, of the row.
 struct Counts {
-  unsigned low, high;
+  unsigned low_of_thread, high_of_thread;
+  int low, high;
 };
 
-// How many keys of the row are at or above each pivot.
 template <class Row, class Team>
 RTOPK_DEVICE Counts count(const Row& row, Team& team, const Pivots<typename Row::Word>& pivots) {
-  Counts mine{0, 0};
+  unsigned low = 0, high = 0;
   row.each_pack([&](unsigned, unsigned, const typename Row::Word(&keys)[Row::kPack]) {
 #pragma unroll
     for (int j = 0; j < Row::kPack; ++j) {
-      mine.low = add_if_at_least(mine.low, keys[j], pivots.low);
-      mine.high = add_if_at_least(mine.high, keys[j], pivots.high);
+      low = add_if_at_least(low, keys[j], pivots.low);
+      high = add_if_at_least(high, keys[j], pivots.high);
     }
   });
   if constexpr (Row::kShort) {
-    const unsigned both = team.sum(mine.low | mine.high << 16);
-    return {both & 0xffff, both >> 16};
+    const unsigned both = team.sum(low | high << 16);
+    return {low, high, int(both & 0xffff), int(both >> 16)};
   } else {
-    return {team.sum(mine.low), team.sum(mine.high)};
+    return {low, high, int(team.sum(low)), int(team.sum(high))};
   }
 }
 
@@ -54,13 +56,13 @@ RTOPK_DEVICE unsigned first_bits(unsigned bits, int room) {
 // many were chosen before, keys). How many were chosen before is only worked out for sinks that ask for it, or where it
 // decides what else is chosen.
 template <class Row, class Team, class Sink>
-RTOPK_DEVICE void emit(const Row& row, Team& team, const Search<typename Row::Word>& search, int k, Sink& sink) {
+RTOPK_DEVICE void emit(const Row& row, Team& team, const Bracket<typename Row::Word>& bracket, int k, Sink& sink) {
   using Word = typename Row::Word;
-  const bool all = search.count_lo() == k;  // all from lo up are chosen
-  const Word lo = search.lo(), above = search.last();
-  const bool single = !all && search.maximum_is_last();  // the certain one is the first that has the maximum
+  const bool all = bracket.count_lo == k;  // all from lo up are chosen
+  const Word lo = bracket.lo, above = bracket.last;
+  const bool single = !all && bracket.maximum_is_last();  // the certain one is the first that has the maximum
   const unsigned certain = team.any(single) ? first_of(row, team, above) : 0;
-  const int room = k - (single ? 1 : search.count_last());
+  const int room = k - (single ? 1 : bracket.count_last);
   const bool ranked = Sink::kRanked || team.any(!all);
   int certain_before = 0, others_before = 0;
   row.each_pack([&](unsigned, unsigned first, const Word(&keys)[Row::kPack]) {
@@ -90,21 +92,65 @@ RTOPK_DEVICE void emit(const Row& row, Team& team, const Search<typename Row::Wo
   });
 }
 
+// The same where all elements from `lo` up are chosen, which is not 0: take_from(index of the first element of a pack,
+// lo, how many were chosen before, keys).
+template <class Row, class Team, class Sink>
+RTOPK_DEVICE void emit_from(const Row& row, Team& team, typename Row::Word lo, Sink& sink) {
+  using Word = typename Row::Word;
+  unsigned before_round = 0;
+  row.each_packs([&](unsigned first, const Word(&keys)[Row::kAtOnce][Row::kPack]) {
+    unsigned place[2] = {0, 0};
+    if constexpr (Sink::kRanked) {
+      unsigned chosen[2] = {0, 0}, total;
+#pragma unroll
+      for (int s = 0; s < Row::kAtOnce; ++s) {
+#pragma unroll
+        for (int j = 0; j < Row::kPack; ++j) chosen[s] = add_if_at_least(chosen[s], keys[s][j], lo);
+      }
+      const unsigned before = team.sum_before(chosen[0] | chosen[1] << 16, total);
+      place[0] = before_round + (before & 0xffff);
+      place[1] = before_round + (total & 0xffff) + (before >> 16);
+      before_round += (total & 0xffff) + (total >> 16);
+    }
+#pragma unroll
+    for (int s = 0; s < Row::kAtOnce; ++s)
+      sink.take_from(first + unsigned(s) * Team::kThreads * Row::kPack, lo, int(place[s]), keys[s]);
+  });
+}
+
 // `scratch`: shared memory for the group maxima.
 template <class Row, class Team, class Sink>
 RTOPK_DEVICE void select_row(const Row& row, Team& team, const SearchPlan& plan, int max_iter, int scratch,
                              Sink& sink) {
   using Word = typename Row::Word;
+  const int k = plan.k;
   const GroupMaxima<Team, Word> maxima(row, team, plan, scratch);
   Search<Word> search(plan, maxima.top);
-  while (true) {
-    const bool more = !search.done() && search.passes() < max_iter;
-    if (!team.any(more)) break;
-    const Pivots<Word> pivots = search.pivots(maxima.sorted);
-    const Counts counts = count(row, team, pivots);
-    if (more) search.observe(pivots, int(counts.low), int(counts.high));
+  // The first pass nearly always suffices, so it is written out.
+  const Pivots<Word> pivots = search.pivots(maxima.sorted);
+  const Counts counts = count(row, team, pivots);
+  Bracket<Word> bracket{pivots.low, Word(pivots.high - 1), counts.low, counts.high};
+  const bool found = counts.low >= k && counts.high < k && bracket.resolved();
+  if (!team.any(!found)) {
+    resolve(row, team, k, true, counts.low_of_thread - counts.high_of_thread, scratch, bracket);
+  } else {
+    search.observe(pivots, counts.low, counts.high);
+    while (true) {
+      const bool more = search.goes_on(max_iter) && !search.resolved();
+      if (!team.any(more)) break;
+      const Pivots<Word> next = search.pivots(maxima.sorted);
+      const Counts there = count(row, team, next);
+      if (more) search.observe(next, there.low, there.high);
+    }
+    bracket = search.bracket();
+    const bool resolved = bracket.resolved() && !search.done();
+    if (team.any(resolved)) resolve(row, team, k, resolved, count_inside(row, bracket), scratch, bracket);
   }
-  emit(row, team, search, plan.k, sink);
+  if (team.any(bracket.count_lo != k || bracket.lo == 0)) {
+    emit(row, team, bracket, k, sink);
+  } else {
+    emit_from(row, team, bracket.lo, sink);
+  }
 }
 
 }  // namespace jax_rtopk::cuda

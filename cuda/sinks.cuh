@@ -10,17 +10,11 @@ namespace jax_rtopk::cuda {
 // Selected elements in shared memory.
 template <class Word>
 struct SharedStore {
-  Shared<Word> keys;
-  Shared<int32_t> indices;
+  Shared<Selected<Word>> items;
 
-  static constexpr int kItemBytes = int(sizeof(Word) + sizeof(int32_t));
-  RTOPK_DEVICE SharedStore(int offset, int count)
-      : keys(size_t(offset), count), indices(size_t(offset) + size_t(count) * sizeof(Word), count) {}
-  RTOPK_DEVICE Selected<Word> load(unsigned i) const { return {keys.load(int(i)), indices.load(int(i))}; }
-  RTOPK_DEVICE void save(unsigned i, const Selected<Word>& item) const {
-    keys.store(int(i), item.key);
-    indices.store(int(i), item.index);
-  }
+  RTOPK_DEVICE SharedStore(int offset, int count) : items(size_t(offset), count) {}
+  RTOPK_DEVICE Selected<Word> load(unsigned i) const { return items.load(int(i)); }
+  RTOPK_DEVICE void save(unsigned i, const Selected<Word>& item) const { items.store(int(i), item); }
 };
 
 // Selected elements in the results themselves.
@@ -70,6 +64,21 @@ struct PairSink {
           results_.save(unsigned(before), item);
         }
         ++before;
+      }
+    }
+
+    // Those of a pack that are not below lo, which is not 0; as many were chosen `before`.
+    RTOPK_DEVICE void take_from(unsigned first, Word lo, int before, const Word (&keys)[RowView<Bits>::kPack]) {
+      if (staged()) {
+        Appender<Selected<Word>> appender(stage_.items, before);
+#pragma unroll
+        for (int j = 0; j < RowView<Bits>::kPack; ++j)
+          appender.append_if_at_least(Selected<Word>{keys[j], int32_t(first + j)}, lo);
+      } else {
+        unsigned chosen = 0;
+#pragma unroll
+        for (int j = 0; j < RowView<Bits>::kPack; ++j) chosen |= unsigned(keys[j] >= lo) << j;
+        take(first, chosen, before, keys);
       }
     }
 
@@ -146,6 +155,13 @@ struct MaskSink {
       store_run(mask_, first, n_, packed_, flags);
     }
 
+    RTOPK_DEVICE void take_from(unsigned first, WordOf<Bits> lo, int, const WordOf<Bits> (&keys)[kPack]) {
+      Pack<uint8_t, kPack> flags;
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) flags.at[j] = uint8_t(keys[j] >= lo);
+      store_run(mask_, first, n_, packed_, flags);
+    }
+
     RTOPK_DEVICE void finish(Team&) {}
 
    private:
@@ -176,6 +192,18 @@ struct DenseSink {
           n_(active ? view.n : 0) {}
 
     RTOPK_DEVICE void take(unsigned first, unsigned chosen, int, const WordOf<Bits> (&keys)[kPack]) {
+      take_where(first, keys, [&](int j) { return (chosen >> j & 1) != 0; });
+    }
+
+    RTOPK_DEVICE void take_from(unsigned first, WordOf<Bits> lo, int, const WordOf<Bits> (&keys)[kPack]) {
+      take_where(first, keys, [&](int j) { return keys[j] >= lo; });
+    }
+
+    RTOPK_DEVICE void finish(Team&) {}
+
+   private:
+    template <class Chosen>
+    RTOPK_DEVICE void take_where(unsigned first, const WordOf<Bits> (&keys)[kPack], Chosen&& chosen) {
       Pack<Bits, kPack> out;
       if (reload_) {
         view_.load(first, out.at);
@@ -184,13 +212,10 @@ struct DenseSink {
         for (int j = 0; j < kPack; ++j) out.at[j] = view_.map.bits(Bits(keys[j]));
       }
 #pragma unroll
-      for (int j = 0; j < kPack; ++j) out.at[j] = chosen >> j & 1 ? out.at[j] : Bits(0);
+      for (int j = 0; j < kPack; ++j) out.at[j] = chosen(j) ? out.at[j] : Bits(0);
       store_run(dense_, first, n_, packed_, out);
     }
 
-    RTOPK_DEVICE void finish(Team&) {}
-
-   private:
     RowView<Bits> view_;
     Global<Bits> dense_;
     bool packed_, reload_;

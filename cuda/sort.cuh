@@ -1,6 +1,7 @@
 // Sorting: words in registers, and selected elements where they lie, by key, largest first, then by index.
 #pragma once
 
+#include "cuda/intrinsics.cuh"
 #include "cuda/team.cuh"
 
 namespace jax_rtopk::cuda {
@@ -31,18 +32,8 @@ RTOPK_DEVICE void sort_descending(Word (&words)[kEach]) {
   }
 }
 
-template <class Word>
-struct Selected {
-  Word key;
-  int32_t index;
-
-  RTOPK_DEVICE bool before(const Selected& other) const {
-    return key > other.key || (key == other.key && index < other.index);
-  }
-};
-
-// An element of a row of at most kWarpRowMax as one word, the larger the earlier: for keys that leave room for the
-// index. Never 0.
+// An element of a row of at most policy::warp_row_max as one word, the larger the earlier: for keys that leave room for
+// the index. Never 0.
 template <int key_bytes>
 struct Order {
   using Word = std::conditional_t<key_bytes <= 2, uint32_t, uint64_t>;

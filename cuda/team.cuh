@@ -3,7 +3,7 @@
 // Every function here must be called by all threads of the warp (WarpTeam) or of the block (BlockTeam).
 #pragma once
 
-#include "cuda/device.cuh"
+#include "cuda/intrinsics.cuh"
 
 namespace jax_rtopk::cuda {
 
@@ -53,10 +53,7 @@ class WarpTeam {
   RTOPK_DEVICE unsigned sum_before(unsigned value, unsigned& total) {
     unsigned upto = value;
 #pragma unroll
-    for (int distance = 1; distance < kLanes; distance *= 2) {
-      const unsigned other = __shfl_up_sync(kFullMask, upto, distance, kLanes);
-      if (rank() >= distance) upto += other;
-    }
+    for (int distance = 1; distance < kLanes; distance *= 2) upto = add_from_before<kLanes>(upto, distance);
     total = __shfl_sync(kFullMask, upto, kLanes - 1, kLanes);
     return upto - value;
   }

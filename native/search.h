@@ -2,8 +2,10 @@
 //
 // One object per row. The caller keeps the row wherever it likes (memory, vector registers, the lanes of a warp) and
 // repeats
-//     while (!search.done() && passes < max_iter) { p = search.pivots(maxima); search.observe(p, count(key >= p.low),
+//     while (search.goes_on(max_iter)) { p = search.pivots(maxima); search.observe(p, count(key >= p.low),
 //     count(key >= p.high)); }
+// or, once search.resolved(), finds the k-th largest among the elements of the bracket, in whatever way: the answer is
+// then exact, and max_iter does not matter any more.
 // The pivots decide what an early-stopped search returns, so they are computed with integer and correctly rounded float
 // operations only, in this order on every back end (compile with -ffp-contract=off, --fmad=false). tests/search_spec.py
 // is the same in numpy, and binds.
@@ -34,6 +36,22 @@ struct Pivots {
   Word high;  // low <= high
 };
 
+// lo <= the k-th largest key <= last, and count(key >= lo) >= k > count(key > last).
+template <class Word>
+struct Bracket {
+  Word lo, last;
+  int32_t count_lo, count_last;
+
+  // How many elements lie in it.
+  RTOPK_HD int32_t width() const { return count_lo - count_last; }
+  RTOPK_HD bool resolved() const { return width() <= kResolved; }
+
+  // Selected are the count_last keys above `last`, and of those from lo up to `last` the first by index, until there
+  // are k. But if no count has lowered it, `last` is the row's maximum, a certain member that must not have to queue:
+  // then its first occurrence is selected, and of the rest from lo up the first by index.
+  RTOPK_HD bool maximum_is_last() const { return count_last == 0; }
+};
+
 template <class Word>
 class Search {
  public:
@@ -41,19 +59,11 @@ class Search {
   RTOPK_HD Search(const SearchPlan& plan, Word top)
       : top_(top), lo_(0), last_(top), k_(plan.k), count_lo_(plan.n), count_last_(0), rank_(plan.rank), plan_(plan) {}
 
-  // The bracket: lo <= the k-th largest key <= last, and count(key >= lo) >= k > count(key > last).
-  RTOPK_HD Word lo() const { return lo_; }
-  RTOPK_HD Word last() const { return last_; }
-  RTOPK_HD int32_t count_lo() const { return count_lo_; }
-  RTOPK_HD int32_t count_last() const { return count_last_; }
-  RTOPK_HD int passes() const { return passes_; }
+  RTOPK_HD Bracket<Word> bracket() const { return {lo_, last_, count_lo_, count_last_}; }
 
   RTOPK_HD bool done() const { return count_lo_ == k_ || lo_ == last_; }
-
-  // Selected are the count_last() keys above `last`, and of those from lo up to `last` the first by index, until there
-  // are k. But if no count has lowered it, `last` is the row's maximum, a certain member that must not have to queue:
-  // then its first occurrence is selected, and of the rest from lo up the first by index.
-  RTOPK_HD bool maximum_is_last() const { return count_last_ == 0; }
+  RTOPK_HD bool resolved() const { return bracket().resolved(); }
+  RTOPK_HD bool goes_on(int max_iter) const { return !done() && (passes_ < max_iter || resolved()); }
 
   // Where to count next. `maxima` knows the plan's group maxima: at(i) is the i-th largest, counted from 0; above(key)
   // and from(key) count those > key and >= key. Not to be called when done().

@@ -15,6 +15,10 @@ namespace jax_rtopk {
 
 inline constexpr int kGroups = 32;
 
+// A bracket of at most so many elements is resolved: they are few enough to be ordered among themselves, without
+// another pass over the row. So a search that has come so far gives the exact answer.
+inline constexpr int kResolved = 32;
+
 struct SearchPlan {
   int32_t n;
   int32_t k;
@@ -65,8 +69,12 @@ struct SearchPlan {
     const double variance = groups * spared + groups * (groups - 1) * both_spared - groups * spared * (groups * spared);
     // Rounded: where the first pass counts must not hang on the last bit of a platform's pow.
     plan.rank = float(std::floor(groups * (1 - spared) * 1024 + 0.5) / 1024);
-    plan.spread = float(std::floor(0.9 * std::sqrt(variance > 0 ? variance : 0.0) * 1024 + 0.5) / 1024);
     plan.slope = float(groups * size / n * std::pow(1 - exceed, size - 1));
+    // So far that the k-th largest lies between the pivots nearly always, if these then leave few enough elements; else
+    // as far as tells most.
+    const double deviation = std::sqrt(variance > 0 ? variance : 0.0);
+    const double wide = std::fmin(2 * deviation, 0.375 * kResolved * plan.slope);
+    plan.spread = float(std::floor(std::fmax(0.9 * deviation, wide) * 1024 + 0.5) / 1024);
     return plan;
   }
 };

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 GROUPS = 32
+RESOLVED = 32  # a bracket of at most so many elements is put in order without another pass over the row
 F32 = np.float32
 
 
@@ -51,11 +52,15 @@ class SearchPlan:
         spared = (1 - exceed) ** size  # a group has no element above the threshold
         both_spared = spared**2 * (1 - size * k / ((n - size) * (n - k))) ** size
         variance = groups * spared + groups * (groups - 1) * both_spared - (groups * spared) ** 2
-        slope = groups * size / n * (1 - exceed) ** (size - 1)
+        slope = F32(groups * size / n * (1 - exceed) ** (size - 1))
+        # So far that the k-th largest lies between the pivots nearly always, if these then leave few enough elements;
+        # else as far as tells most.
+        deviation = math.sqrt(max(variance, 0.0))
+        spread = max(0.9 * deviation, min(2 * deviation, 0.375 * RESOLVED * float(slope)))
         # Rounded: where the first pass counts must not hang on the last bit of a platform's pow.
         rank = math.floor(groups * (1 - spared) * 1024 + 0.5) / 1024
-        spread = math.floor(0.9 * math.sqrt(max(variance, 0.0)) * 1024 + 0.5) / 1024
-        return SearchPlan(n, k, groups, chunk, sampled, step, F32(rank), F32(spread), F32(slope))
+        spread = math.floor(spread * 1024 + 0.5) / 1024
+        return SearchPlan(n, k, groups, chunk, sampled, step, F32(rank), F32(spread), slope)
 
 
 def groups_of(plan: SearchPlan) -> tuple[np.ndarray, np.ndarray]:
@@ -100,10 +105,16 @@ class Search:
         self.rank = np.full(rows, self.plan.rank)
         self.top = self.last
         self.passes = np.zeros(rows, np.int64)
+        self.needed = np.zeros(rows, np.int64)  # passes until the row was resolved
 
     @property
     def done(self) -> np.ndarray:
         return (self.c_lo == self.k) | (self.lo == self.last)
+
+    @property
+    def resolved(self) -> np.ndarray:
+        """Exact in any case from here on: counting on, whatever max_iter says, stands for ordering the few."""
+        return self.c_lo - self.c_last <= RESOLVED
 
     def maximum_at(self, rank: np.ndarray) -> np.ndarray:
         index = np.clip(rank, F32(0), F32(self.plan.groups - 1)).astype(np.int64)
@@ -166,11 +177,12 @@ class Search:
         return low, np.where((low == high) & (high < self.last), high + one, high)
 
     def run(self, max_iter: int) -> None:
-        """Runs until every row has done `max_iter` passes or ended early."""
+        """Runs until every row has done `max_iter` passes, or is exact."""
         while True:
-            live = ~self.done & (self.passes < max_iter)
+            live = ~self.done & ((self.passes < max_iter) | self.resolved)
             if not live.any():
                 return
+            self.needed += live & ~self.resolved
             low, high = self.pivots()
             moved = np.zeros(len(low), np.int64)
             for pivot in (low, high):
