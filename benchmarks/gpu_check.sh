@@ -32,7 +32,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PYTHONUNBUFFERED=1
-[ "$rehearse" ] && export JAX_PLATFORMS=cpu
+if [ "$rehearse" ]; then
+  export JAX_PLATFORMS=cpu
+  OUT=${OUT:-$work} # no report among the results of GPUs
+fi
 
 record() { # record <stage> <result> <seconds>
   printf '=== %s: %s, %d s\n' "$1" "$2" "$3"

@@ -135,6 +135,7 @@ def main() -> None:
     device, driver, memory = query.splitlines()[0].split(", ") if query else ("cpu", "", "")
     about = {
         "device": device,
+        "rehearsal": arguments.rehearse,
         "driver": driver,
         "memory": memory,
         "nvcc": (run("nvcc", "--version").splitlines() or [""])[-1],
@@ -153,6 +154,8 @@ def main() -> None:
         path /= f"gpu-{re.sub('[^A-Za-z0-9.]+', '-', about['device'])}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
 
+    if arguments.rehearse:
+        print("\nA REHEARSAL: times of a CPU, on small rows, which say nothing of a GPU")
     print_table(cases)
     print(*report["goals"], sep="\n")
     missing = report["left_out"]

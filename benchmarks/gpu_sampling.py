@@ -19,7 +19,7 @@ from summary import summary
 
 CHAIN_SECONDS = 5e-3  # a chain lasts about so long,
 MOST_PROGRAMS = 24  # but has no more programs: JAX lets so many run ahead before dispatch waits for the device
-CASE_SECONDS = 0.5
+CASE_SECONDS = 0.3
 LEAST_ROUNDS, MOST_ROUNDS = 5, 31
 HOST_BOUND = 0.9  # a chain whose dispatch takes this share of it may have waited for the host
 
@@ -35,7 +35,7 @@ class Chain:
     programs: int = 1
 
     def warm_up(self) -> None:
-        """Compiles, and finds how many programs make a chain."""
+        """Finds how many programs make a chain."""
         self.run(1)
         seconds, _ = self.run(2)
         self.programs = min(MOST_PROGRAMS, max(1, round(2 * CHAIN_SECONDS / seconds)))

@@ -15,11 +15,13 @@ events: where the two agree, so do the methods.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 
 import jax
@@ -58,20 +60,27 @@ def overhead() -> float:
     return float(np.median(samples))
 
 
-def chain(function: Callable[[jax.Array], object], operands: Sequence[jax.Array], calls: int = CALLS) -> Chain:
-    calls = min(calls, len(operands))
-    program = jax.jit(lambda *xs: [function(x) for x in xs])
-    turns = [operands[i : i + calls] for i in range(0, len(operands), calls)]
+class Programs:
+    """Programs of one function, each of which calls it on a few of the operands."""
 
-    def run(programs: int) -> tuple[float, float]:
+    def __init__(self, function: Callable[[jax.Array], object], operands: Sequence[jax.Array], calls: int = CALLS):
+        self.calls = min(calls, len(operands))
+        self.turns = [operands[i : i + self.calls] for i in range(0, len(operands), self.calls)]
+        self.program = jax.jit(lambda *xs: [function(x) for x in xs])
+
+    def compile(self) -> None:
+        """Compiles ahead of the first run. What goes wrong goes wrong again when that comes, and is reported then."""
+        with contextlib.suppress(Exception):
+            self.program.lower(*self.turns[0]).compile()
+
+    def run(self, programs: int) -> tuple[float, float]:
+        """What `Chain` wants."""
         start = time.perf_counter()
         for i in range(programs):
-            result = program(*turns[i % len(turns)])
+            result = self.program(*self.turns[i % len(self.turns)])
         dispatched = time.perf_counter()
         jax.block_until_ready(result)  # the last one's: a device runs its programs in order
         return max(time.perf_counter() - start - overhead(), 1e-9), dispatched - start
-
-    return Chain(run, calls)
 
 
 def ours(case: Case, mode: str) -> Callable[[jax.Array], jax_rtopk.TopK]:
@@ -79,11 +88,10 @@ def ours(case: Case, mode: str) -> Callable[[jax.Array], jax_rtopk.TopK]:
     return partial(jax_rtopk.topk, k=case.k, sorted=mode == "sorted", max_iter=passes)
 
 
-def is_right(case: Case, mode: str, x: jax.Array) -> bool:
+def is_right(case: Case, mode: str, x: jax.Array, result: jax_rtopk.TopK) -> bool:
     """Whether the first rows' answers are exact or, where stopped early, valid."""
-    values, indices = jax.jit(ours(case, mode))(x)
     some = max(1, min(case.rows, CHECKED_ELEMENTS // case.n))
-    rows, values, indices = (np.asarray(array[:some]).astype(np.float64) for array in (x, values, indices))
+    rows, values, indices = (np.asarray(array[:some]).astype(np.float64) for array in (x, *result))
     indices = indices.astype(np.int64)
     if not np.array_equal(values, np.take_along_axis(rows, indices, 1)):
         return False
@@ -94,22 +102,34 @@ def is_right(case: Case, mode: str, x: jax.Array) -> bool:
     return np.array_equal(indices, expected if mode == "sorted" else np.sort(expected, axis=1))
 
 
+def programs_of(case: Case, operands: Sequence[jax.Array], keys: Sequence[jax.Array]) -> dict[str, Programs]:
+    """All sides by name: ours in the case's modes, lax.top_k, the copy."""
+    found = {mode: Programs(ours(case, mode), operands) for mode in case.modes}
+    found["lax.top_k"] = Programs(partial(jax.lax.top_k, k=case.k), operands, calls=1)
+    if "is_stable" in inspect.signature(jax.lax.top_k).parameters:
+        unstable = partial(jax.lax.top_k, k=case.k, is_stable=False)
+        found["lax.top_k, is_stable=False"] = Programs(unstable, operands, calls=1)
+    # A copy reads and writes each of its bytes.
+    copied = [jax.random.bits(key, (case.moved_bytes // 8,)) for key in keys]
+    return found | {"copy": Programs(jnp.copy, copied)}
+
+
 def time_case(case: Case, arguments: argparse.Namespace) -> dict[str, dict]:
     key = jax.random.key(0, impl="rbg")  # the fastest to compile and to run
     keys = [jax.random.fold_in(key, i) for i in range(2 if arguments.rehearse else case.buffers)]
     operands = [make_rows(key, case.rows, case.n, case.kind, case.dtype) for key in keys]
     if arguments.only_lax:
-        return sample({arguments.only_lax: chain(partial(jax.lax.top_k, k=case.k), operands, calls=1)})
-    wrong = {mode: {"error": "WRONG ANSWER"} for mode in case.modes if not is_right(case, mode, operands[0])}
-    sides = {mode: chain(ours(case, mode), operands) for mode in case.modes if mode not in wrong}
-    sides["lax.top_k"] = chain(partial(jax.lax.top_k, k=case.k), operands, calls=1)
-    if "is_stable" in inspect.signature(jax.lax.top_k).parameters:
-        unstable = partial(jax.lax.top_k, k=case.k, is_stable=False)
-        sides["lax.top_k, is_stable=False"] = chain(unstable, operands, calls=1)
-    # A copy reads and writes each of its bytes.
-    copied = [jax.random.bits(key, (case.moved_bytes // 8,)) for key in keys]
-    sides["copy"] = chain(jnp.copy, copied)
-    return wrong | sample(sides)
+        sides = {arguments.only_lax: Programs(partial(jax.lax.top_k, k=case.k), operands, calls=1)}
+    else:
+        sides = programs_of(case, operands, keys)
+    with ThreadPoolExecutor() as pool:  # compiling takes longest
+        list(pool.map(Programs.compile, sides.values()))
+    results = sample({name: Chain(side.run, side.calls) for name, side in sides.items()})
+    for mode in case.modes:
+        if mode in sides and "error" not in results[mode]:
+            first = sides[mode].program(*sides[mode].turns[0])[0]
+            results[mode] = results[mode] if is_right(case, mode, operands[0], first) else {"error": "WRONG ANSWER"}
+    return results
 
 
 def main() -> int:
