@@ -73,6 +73,10 @@ class Programs:
         with contextlib.suppress(Exception):
             self.program.lower(*self.turns[0]).compile()
 
+    def method(self) -> str:
+        """What XLA makes of lax.top_k: a kernel for top-k (its own, or RAFT's) or a sort of everything."""
+        return "top-k" if "TopK" in self.program.lower(*self.turns[0]).compile().as_text() else "sort"
+
     def run(self, programs: int) -> tuple[float, float]:
         """What `Chain` wants."""
         start = time.perf_counter()
@@ -125,6 +129,9 @@ def time_case(case: Case, arguments: argparse.Namespace) -> dict[str, dict]:
     with ThreadPoolExecutor() as pool:  # compiling takes longest
         list(pool.map(Programs.compile, sides.values()))
     results = sample({name: Chain(side.run, side.calls) for name, side in sides.items()})
+    for name, side in sides.items():
+        if name.startswith("lax") and "error" not in results[name]:
+            results[name]["method"] = side.method()
     for mode in case.modes:
         if mode in sides and "error" not in results[mode]:
             first = sides[mode].program(*sides[mode].turns[0])[0]
