@@ -81,8 +81,8 @@ fi
 
 # --- tests
 
-pytest=("$python" -P -m pytest -q --maxfail 20)                                        # -P: not the source folder jax_rtopk
-on_gpu=(env XLA_PYTHON_CLIENT_PREALLOCATE=false "${pytest[@]}" --backends gpu -m gpu) # -m: the others need no GPU
+pytest=("$python" -P -m pytest -q --maxfail 20) # -P: not the source folder jax_rtopk
+gpu_tests=("${pytest[@]}" --backends gpu -m gpu) # -m: the others need no GPU
 optional=()
 if has xdist; then
   optional+=(--numprocesses auto --maxprocesses 12)
@@ -97,7 +97,7 @@ fi
 if [ "$rehearse" ]; then
   check tests 60 "${pytest[@]}" "${optional[@]}" --backends native tests/test_regimes.py
 else
-  check tests 100 "${on_gpu[@]}" "${optional[@]}"
+  check tests 100 env XLA_PYTHON_CLIENT_PREALLOCATE=false "${gpu_tests[@]}" "${optional[@]}"
 fi
 
 # --- compute-sanitizer: each of the kernels on a few rows
@@ -113,8 +113,8 @@ else
   # Only our kernels, not XLA's; every buffer an allocation of its own, so that memcheck knows where it ends; and no
   # reports of CUDA calls that fail, since XLA tries out some that do.
   sanitizer=(env XLA_PYTHON_CLIENT_ALLOCATOR=platform compute-sanitizer --error-exitcode 9 --kernel-name kns=jax_rtopk)
-  check memcheck 40 "${sanitizer[@]}" --tool memcheck --report-api-errors no "${on_gpu[@]}" "${sanitized[@]}"
-  check racecheck 40 "${sanitizer[@]}" --tool racecheck "${on_gpu[@]}" "${sanitized[@]}"
+  check memcheck 40 "${sanitizer[@]}" --tool memcheck --report-api-errors no "${gpu_tests[@]}" "${sanitized[@]}"
+  check racecheck 40 "${sanitizer[@]}" --tool racecheck "${gpu_tests[@]}" "${sanitized[@]}"
 fi
 
 # --- CUDA graphs
