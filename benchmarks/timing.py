@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import random
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
-import numpy as np
+from summary import installed, summary
 
 from jax_rtopk import _native
 
@@ -42,12 +41,7 @@ def take_turns(sides: dict[str, Callable[[], object]], seconds: float = 8.0) -> 
             for _ in range(calls[name]):
                 side()
             samples[name].append((time.perf_counter() - start) / calls[name])
-    return {name: _summary(values) for name, values in samples.items()}
-
-
-def _summary(seconds: list[float]) -> dict[str, float]:
-    low, median, high = (float(f"{1e3 * q:.4g}") for q in np.quantile(seconds, (0.25, 0.5, 0.75)))
-    return {"median_ms": median, "quartile_low_ms": low, "quartile_high_ms": high, "samples": len(seconds)}
+    return {name: summary(values) for name, values in samples.items()}
 
 
 def machine() -> dict[str, object]:
@@ -57,12 +51,7 @@ def machine() -> dict[str, object]:
     if cpuinfo.exists():
         names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         model = names[0] if names else model
-    versions = {"python": platform.python_version()}
-    for package in ("jax", "jaxlib", "jax_rtopk", "numpy", "torch"):
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    versions = installed("jax", "jaxlib", "jax_rtopk", "numpy", "torch")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     simd = _native.BACKENDS["cpu"].module.simd_level()
     return {"cpu": model, "simd": simd, "cores": cores, "device": jax.devices()[0].platform, "versions": versions}
