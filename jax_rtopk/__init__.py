@@ -2,6 +2,7 @@
 
 from importlib import metadata as _metadata
 
+from jax_rtopk._early_stop import expected_recall_early_stop
 from jax_rtopk._plan import BucketPlan, plan_buckets
 from jax_rtopk._recall import expected_recall, recall_variance
 from jax_rtopk._result import TopK
@@ -11,6 +12,7 @@ __all__ = [
     "BucketPlan",
     "TopK",
     "expected_recall",
+    "expected_recall_early_stop",
     "export_disabled_checks",
     "plan_buckets",
     "recall_variance",
