@@ -2,10 +2,24 @@
 
 from importlib import metadata as _metadata
 
+from jax_rtopk._early_stop import expected_recall_early_stop
+from jax_rtopk._plan import BucketPlan, plan_buckets
+from jax_rtopk._recall import expected_recall, recall_variance
 from jax_rtopk._result import TopK
 from jax_rtopk._topk import export_disabled_checks, topk, topk_mask, topk_sparsify
 
-__all__ = ["TopK", "export_disabled_checks", "topk", "topk_mask", "topk_sparsify"]
+__all__ = [
+    "BucketPlan",
+    "TopK",
+    "expected_recall",
+    "expected_recall_early_stop",
+    "export_disabled_checks",
+    "plan_buckets",
+    "recall_variance",
+    "topk",
+    "topk_mask",
+    "topk_sparsify",
+]
 
 try:
     __version__ = _metadata.version("jax_rtopk")

@@ -131,6 +131,56 @@ def check_max_iter(name: str, max_iter: Any) -> int:
     return min(passes, 2**31 - 1)  # no search takes so many
 
 
+def check_row(name: str, n: Any, k: Any) -> tuple[int, int]:
+    """A row length and a k to reckon with, of which there is something to be found."""
+    length, count = _static_int(name, "n", n), _static_int(name, "k", k)
+    if not 1 <= length <= _MAX_LENGTH:
+        raise ValueError(f"{name}: n must be between 1 and 2**31 - 1, as rows have, got {length}.")
+    if not 1 <= count <= length:
+        fix = " Pass min(k, n)." if count > length else ""
+        raise ValueError(f"{name}: k must be between 1 and n={length}, got {count}.{fix}")
+    return length, count
+
+
+def check_buckets(name: str, n: int, k: int, num_buckets: Any, bucket_k: Any) -> tuple[int, int]:
+    """A bucket plan that holds k elements of a row of n."""
+    b, j = _static_int(name, "num_buckets", num_buckets), _static_int(name, "bucket_k", bucket_k)
+    if not 1 <= b <= n:
+        rule = f"num_buckets must be between 1 and n={n}, as no bucket may be empty, got {b}"
+    elif not 1 <= j <= n // b:
+        rule = f"bucket_k must be between 1 and n // num_buckets={n // b}, the size of the smallest bucket, got {j}"
+    elif b * j < k:
+        rule = f"num_buckets * bucket_k must be at least k={k}, got {b} * {j} = {b * j}"
+    else:
+        return b, j
+    nearest_b, nearest_j = _nearest_buckets(n, k, b, j)
+    raise ValueError(
+        f"{name}: {rule}. The nearest valid plan is num_buckets={nearest_b}, bucket_k={nearest_j}; "
+        "plan_buckets finds one for a recall."
+    )
+
+
+def _nearest_buckets(n: int, k: int, num_buckets: int, bucket_k: int) -> tuple[int, int]:
+    """The valid plan that keeps about as many elements, by changing as few of the two as will do."""
+    b, j = min(max(num_buckets, 1), n), min(max(bucket_k, 1), n)
+    plans = [
+        (b, min(max(j, -(-k // b)), n // b)),
+        (min(max(b, -(-k // j)), n // j), j),
+        (min(max(b, k), n), 1),
+    ]
+    return min((plan for plan in plans if plan[0] * plan[1] >= k), key=lambda plan: abs(plan[0] * plan[1] - b * j))
+
+
+def check_recall(name: str, recall_target: Any) -> float:
+    """A share to be found of the top k."""
+    rule = f"{name}: recall_target must be a number above 0 and at most 1, got"
+    if not isinstance(recall_target, int | float | np.integer | np.floating) or isinstance(recall_target, bool):
+        raise TypeError(f"{rule} {_describe(recall_target)}. Pass a Python float: it is a constant of the program.")
+    if not 0 < recall_target <= 1:
+        raise ValueError(f"{rule} {recall_target}. It is a share: 0.95 is 95 %, and 1.0 exact.")
+    return float(recall_target)
+
+
 def check_flag(name: str, flag: str, value: Any) -> bool:
     """`value` as a Python bool."""
     if not isinstance(value, bool | np.bool_):

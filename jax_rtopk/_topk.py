@@ -79,10 +79,11 @@ def topk(
         largest: False selects the smallest instead, smallest first, ties to the lowest index.
         sorted: False returns the same selection in ascending order of index, which is less work per row.
         max_iter: how many passes over a row may be spent on counting. None: as many as the exact answer needs. Many
-            rows are exact after a pass, nearly all after two. An early stop still gives k distinct indices with their values and the row maximum among them (minimum, if not
-            `largest`); the answer depends on nothing but the row, and is the same on CPU and CUDA. Fewer passes are
-            less work per row, which is meant for GPUs; on CPUs the exact answer is found otherwise, and faster. The
-            pure-JAX implementation ignores `max_iter` and answers exactly.
+            rows are exact after one pass, nearly all after two. An early stop still gives k distinct indices with their
+            values and the row maximum among them (minimum, if not `largest`); the answer depends on nothing but the
+            row, and is the same on CPU and CUDA. Fewer passes are less work per row, which is meant for GPUs; on CPUs
+            the exact answer is found otherwise, and faster. The pure-JAX implementation ignores `max_iter` and answers
+            exactly.
         implementation: None uses native code where this installation has it for the platform, else pure JAX;
             "native" insists on native code; "xla" insists on pure JAX.
 
