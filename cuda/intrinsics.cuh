@@ -31,17 +31,68 @@ RTOPK_DEVICE uint32_t spread_sign(uint32_t bits, uint32_t spread) {
 #endif
 }
 
-// value, and what the lane `distance` before holds added if that is in the same run of kLanes lanes.
-template <int kLanes>
-RTOPK_DEVICE unsigned add_from_before(unsigned value, int distance) {
+// In each half of a word all ones if its sign bit is set, else 0.
+RTOPK_DEVICE uint32_t signs_of_halves(uint32_t halves) {
 #if defined(RTOPK_CUDA_EMULATOR)
-  const unsigned other = __shfl_up_sync(kFullMask, value, unsigned(distance), kLanes);
-  return int(threadIdx.x % kLanes) >= distance ? value + other : value;
+  return (halves >> 15 & 0x10001u) * 0xffffu;
 #else
-  asm("{\n\t.reg .u32 other;\n\t.reg .pred inside;\n\tshfl.sync.up.b32 other|inside, %0, %1, %2, 0xffffffff;\n\t"
+  return __byte_perm(halves, halves, 0xbb99);  // copies of the sign of byte 3, and of byte 1
+#endif
+}
+
+// Three-way exclusive or.
+RTOPK_DEVICE uint32_t xor3(uint32_t a, uint32_t b, uint32_t c) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return a ^ b ^ c;
+#else
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+  return result;
+#endif
+}
+
+// What `lane` of the run of kLanes lanes holds.
+template <int kLanes, class Word>
+RTOPK_DEVICE Word from_lane(Word value, int lane) {
+#if !defined(RTOPK_CUDA_EMULATOR)
+  if constexpr (sizeof(Word) == 4) {  // the compiler would move the constants into registers
+    Word received;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, %3, 0xffffffff;"
+                 : "=r"(received)
+                 : "r"(value), "r"(lane), "n"((kWarp - kLanes) << 8 | (kWarp - 1)));
+    return received;
+  }
+#endif
+  return __shfl_sync(kFullMask, value, lane, kLanes);
+}
+
+// What the lane holds whose number differs in the bits of `distance`, a constant less than kLanes.
+template <int kLanes, int kDistance, class Word>
+RTOPK_DEVICE Word from_partner(Word value) {
+#if !defined(RTOPK_CUDA_EMULATOR)
+  if constexpr (sizeof(Word) == 4) {
+    Word received;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, %3, 0xffffffff;"
+                 : "=r"(received)
+                 : "r"(value), "n"(kDistance), "n"((kWarp - kLanes) << 8 | (kWarp - 1)));
+    return received;
+  }
+#endif
+  return __shfl_xor_sync(kFullMask, value, kDistance, kLanes);
+}
+
+// value, and what the lane kDistance before holds added if that is in the same run of kLanes lanes.
+template <int kLanes, int kDistance>
+RTOPK_DEVICE unsigned add_from_before(unsigned value) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  const unsigned other = __shfl_up_sync(kFullMask, value, unsigned(kDistance), kLanes);
+  return int(threadIdx.x % kLanes) >= kDistance ? value + other : value;
+#else
+  asm volatile(
+      "{\n\t.reg .u32 other;\n\t.reg .pred inside;\n\tshfl.sync.up.b32 other|inside, %0, %1, %2, 0xffffffff;\n\t"
       "@inside add.u32 %0, %0, other;\n\t}"
       : "+r"(value)
-      : "r"(distance), "n"((kWarp - kLanes) << 8));
+      : "n"(kDistance), "n"((kWarp - kLanes) << 8));
   return value;
 #endif
 }

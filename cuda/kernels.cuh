@@ -29,12 +29,14 @@ struct Task {
 
 // Rows of at most policy::warp_row_max elements, in the registers of kLanes lanes.
 template <class Bits, int kLanes, int kPacks, int kChunks, class Sink>
-__global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp, 1)
+__global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
+                                  policy::blocks_in_warps(kPacks, Sink::kHeld, sizeof(Bits)))
     select_in_warp(Task<Bits> task, Sink sink, int team_bytes) {
   using Team = WarpTeam<kLanes>;
   constexpr int kTeams = policy::kWarpsPerBlock * kWarp / kLanes;
-  constexpr int kMaximaBytes = GroupMaxima<Team, WordOf<Bits>>::kBytes;
+  constexpr int kScratchBytes = kResolved * int(sizeof(WordOf<Bits>));
   Team team;
+  const FirstPivots first_pivots(task.plan);
   const int scratch = int(threadIdx.x) / kLanes * team_bytes;
   // All teams of a warp go on together: one without a row of its own does another's once more, and stores nothing.
   const int64_t first = int64_t(blockIdx.x) * kTeams, stride = int64_t(gridDim.x) * kTeams;
@@ -43,8 +45,8 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp, 1)
     const int64_t row = mine < task.rows ? mine : task.rows - 1;
     const RowView<Bits> view = task.view(row);
     const RegisterRow<Bits, Team, kPacks, kChunks> held(view, team);
-    typename Sink::template OfRow<Team> results(sink, row, view, scratch + kMaximaBytes, mine < task.rows);
-    select_row(held, team, task.plan, task.max_iter, scratch, results);
+    typename Sink::template OfRow<Team> results(sink, row, view, scratch + kScratchBytes, mine < task.rows);
+    select_row(held, team, task.plan, first_pivots, task.max_iter, scratch, results);
     results.finish(team);
   }
 }
@@ -55,11 +57,12 @@ template <class Bits, int kThreads, class Row, class Sink>
 __global__ void __launch_bounds__(kThreads, 1) select_in_block(Task<Bits> task, Sink sink) {
   using Team = BlockTeam<kThreads>;
   Team team(0);
+  const FirstPivots first_pivots(task.plan);
   for (int64_t row = blockIdx.x; row < task.rows; row += gridDim.x) {
     const RowView<Bits> view = task.view(row);
     const Row held(view, team);
     typename Sink::template OfRow<Team> results(sink, row, view, Team::kScratchBytes, true);
-    select_row(held, team, task.plan, task.max_iter, Team::kScratchBytes, results);
+    select_row(held, team, task.plan, first_pivots, task.max_iter, Team::kScratchBytes, results);
     results.finish(team);
   }
 }
@@ -76,8 +79,8 @@ class Launcher {
     if (task_.plan.n <= policy::warp_row_max(sizeof(Bits))) return in_warp_of<policy::kWarpRowMin>();
     if (task_.plan.n <= policy::kSmallBlock * policy::kSmallKeys)
       return in_registers<policy::kSmallBlock, policy::kSmallKeys>();
-    if (task_.plan.n <= policy::kLargeBlock * policy::kLargeKeys)
-      return in_registers<policy::kLargeBlock, policy::kLargeKeys>();
+    if (task_.plan.n <= policy::kLargeBlock * policy::large_keys(sizeof(Bits)))
+      return in_registers<policy::kLargeBlock, policy::large_keys(sizeof(Bits))>();
     using Team = BlockTeam<policy::kStreamBlock>;
     return in_block<policy::kStreamBlock, StreamedRow<Bits, Team>>("select_streamed");
   }
@@ -106,7 +109,7 @@ class Launcher {
     constexpr int kLanes = policy::lanes(kSize, kChunk, sizeof(Bits));
     constexpr int kPacks = policy::packs(kSize, kChunk, sizeof(Bits));
     constexpr int kThreads = policy::kWarpsPerBlock * kWarp, kTeams = kThreads / kLanes;
-    const int team_bytes = (GroupMaxima<WarpTeam<kLanes>, WordOf<Bits>>::kBytes + staged_bytes_ + 15) / 16 * 16;
+    const int team_bytes = (kResolved * int(sizeof(WordOf<Bits>)) + staged_bytes_ + 15) / 16 * 16;
     return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, kPack / kChunk, Sink>,
                   blocks(task_.rows, kTeams, kThreads), kThreads, size_t(kTeams) * team_bytes, stream_, task_, sink_,
                   team_bytes);
@@ -120,7 +123,7 @@ class Launcher {
   template <int kThreads, class Row>
   std::string in_block(const char* name) const {
     using Team = BlockTeam<kThreads>;
-    const int shared = Team::kScratchBytes + larger(GroupMaxima<Team, WordOf<Bits>>::kBytes, staged_bytes_);
+    const int shared = Team::kScratchBytes + larger(block_maxima_bytes<Team, WordOf<Bits>>(), staged_bytes_);
     return launch(name, select_in_block<Bits, kThreads, Row, Sink>, blocks(task_.rows, 1, kThreads), kThreads,
                   size_t(shared), stream_, task_, sink_);
   }
@@ -149,11 +152,12 @@ template <class Bits>
 std::string topk_as(const Request& request, const void* operand, void* values, int32_t* indices, Stream stream) {
   const Task<Bits> task = task_of<Bits>(request, operand);
   const bool in_warp = request.n <= policy::warp_row_max(sizeof(Bits));
-  const int64_t bytes = request.k * int64_t(sizeof(Selected<WordOf<Bits>>));
-  const bool staged = in_warp || (request.sorted && bytes <= policy::kStagedBytes);
+  const int64_t item = sizeof(Selected<WordOf<Bits>>);
+  const bool staged = in_warp || (request.sorted && request.k * item <= policy::kStagedBytes);
+  const int room = staged ? int(request.k) : 0;
   const PairSink<Bits> sink{Global<Bits>(static_cast<Bits*>(values), request.rows * request.k),
-                            Global<int32_t>(indices, request.rows * request.k), int(request.k), request.sorted, staged};
-  return Launcher<Bits, PairSink<Bits>>(task, sink, staged ? int(bytes) : 0, stream).run();
+                            Global<int32_t>(indices, request.rows * request.k), int(request.k), room, request.sorted};
+  return Launcher<Bits, PairSink<Bits>>(task, sink, room * int(item), stream).run();
 }
 
 template <class Bits>

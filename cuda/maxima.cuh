@@ -8,19 +8,18 @@
 
 namespace jax_rtopk::cuda {
 
-// The sampled maximum of each of the kEach groups that this lane answers for, within its warp. Returns the largest key
-// that the thread holds if not all are sampled.
+// The sampled maximum of each of the kEach groups that this lane answers for, within its warp.
 //
 // The chunks of a row belong to the groups in turn. So a team's packs of one round hold a set of groups, of which each
 // lane has kChunks; after kSets rounds it is the first set's turn again. But that is the group of a chunk's place 0:
 // place p counts for the group that is kShift * p lanes further, into the next set where the lanes end.
 template <int kEach, class Row, class Team>
-RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, const SearchPlan& plan,
-                                              typename Row::Word (&maxima)[kEach]) {
+RTOPK_DEVICE void thread_maxima(const Row& row, const Team& team, const SearchPlan& plan,
+                                typename Row::Word (&maxima)[kEach]) {
   using Word = typename Row::Word;
   constexpr int kChunks = Row::kChunks, kSets = kEach / kChunks, kChunk = Row::kPack / kChunks;
   constexpr int kShift = kGroups / Row::kPack, kLanes = Team::kLanes;
-  Word sampled[kSets][Row::kPack], top = 0;
+  Word sampled[kSets][Row::kPack];
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
 #pragma unroll
@@ -37,7 +36,6 @@ RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, 
       const int position = int(round / kSets * Team::kWarps + unsigned(team.warp())) * kChunk;
 #pragma unroll
       for (int j = 0; j < Row::kPack; ++j) {
-        top = larger(top, keys[j]);
         Word& maximum = sampled[round % kSets][j];
         if (plan.samples(position + j % kChunk)) maximum = larger(maximum, keys[j]);
       }
@@ -62,72 +60,38 @@ RTOPK_DEVICE typename Row::Word thread_maxima(const Row& row, const Team& team, 
         const Word far = sampled[(set + kTurns - sets - 1) % kSets][j];
         const int lane = this_lane() % kLanes;
         const Word sent = lane < kLanes - lanes ? near : far;
-        maximum = larger(maximum, __shfl_sync(kFullMask, sent, (lane - lanes) & (kLanes - 1), kLanes));
+        maximum = larger(maximum, from_lane<kLanes>(sent, (lane - lanes) & (kLanes - 1)));
       }
     }
   }
-  return top;
 }
 
-// The maxima in order, and the row's largest key. `scratch` is the offset of kBytes of shared memory that the team has
-// for them.
+// The maxima in order. `scratch` is the offset of shared memory of the team's.
+template <int kLanes, class Row>
+RTOPK_DEVICE auto group_maxima(const Row& row, WarpTeam<kLanes>& team, const SearchPlan& plan, int scratch) {
+  using Word = typename Row::Word;
+  Word mine[kGroups / kLanes];
+  thread_maxima(row, team, plan, mine);
+  return ordered<kLanes>(mine, Shared<Word>(size_t(scratch), kGroups));
+}
+
+// In a block lane i of each warp has a share of group i. Each warp gathers and sorts for itself.
+template <int kThreads, class Row>
+RTOPK_DEVICE auto group_maxima(const Row& row, BlockTeam<kThreads>& team, const SearchPlan& plan, int scratch) {
+  using Word = typename Row::Word;
+  constexpr int kWarps = BlockTeam<kThreads>::kWarps;
+  const Shared<Word> shares(size_t(scratch), kWarps * kGroups);
+  Word mine[1];
+  thread_maxima(row, team, plan, mine);
+  team.sync();  // with the gathering of the last row
+  shares.store(team.warp() * kWarp + this_lane(), mine[0]);
+  team.sync();
+  for (int other = 0; other < kWarps; ++other) mine[0] = larger(mine[0], shares.load(other * kWarp + this_lane()));
+  return ordered<kWarp>(mine, shares);
+}
 template <class Team, class Word>
-struct GroupMaxima;
-
-// A warp, or fewer lanes: each has kGroups / kLanes groups.
-template <int kLanes, class Word>
-struct GroupMaxima<WarpTeam<kLanes>, Word> {
-  static constexpr int kBytes = kGroups * int(sizeof(Word));
-  Word top;
-  Ordered<kLanes, Word> sorted;
-
-  template <class Row>
-  RTOPK_DEVICE GroupMaxima(const Row& row, WarpTeam<kLanes>& team, const SearchPlan& plan, int scratch)
-      : sorted(sort(row, team, plan, scratch, top)) {}
-
- private:
-  template <class Row>
-  RTOPK_DEVICE static Ordered<kLanes, Word> sort(const Row& row, WarpTeam<kLanes>& team, const SearchPlan& plan,
-                                                 int scratch, Word& top) {
-    Word mine[kGroups / kLanes];
-    const Word top_of_thread = thread_maxima(row, team, plan, mine);
-    const auto sorted = ordered<kLanes>(mine, Shared<Word>(size_t(scratch), kGroups));
-    // If all elements are sampled, the row's largest key is the largest maximum.
-    top = plan.sampled >= plan.n ? sorted.at(0) : team.maximum(top_of_thread);
-    return sorted;
-  }
-};
-
-// A block: lane i of each warp has a share of group i. Each warp gathers and sorts for itself.
-template <int kThreads, class Word>
-struct GroupMaxima<BlockTeam<kThreads>, Word> {
-  static constexpr int kWarps = BlockTeam<kThreads>::kWarps;
-  static constexpr int kBytes = (kWarps * kGroups + kWarps) * int(sizeof(Word));
-  Word top;
-  Ordered<kWarp, Word> sorted;
-
-  template <class Row>
-  RTOPK_DEVICE GroupMaxima(const Row& row, BlockTeam<kThreads>& team, const SearchPlan& plan, int scratch)
-      : sorted(sort(row, team, plan, scratch, top)) {}
-
- private:
-  template <class Row>
-  RTOPK_DEVICE static Ordered<kWarp, Word> sort(const Row& row, BlockTeam<kThreads>& team, const SearchPlan& plan,
-                                                int scratch, Word& top) {
-    const Shared<Word> shares(size_t(scratch), kWarps * kGroups);
-    const Shared<Word> tops(size_t(scratch) + kWarps * kGroups * sizeof(Word), kWarps);
-    WarpTeam<kWarp> warp;
-    Word mine[1];
-    const Word top_of_warp = warp.maximum(thread_maxima(row, team, plan, mine));
-    team.sync();  // with the gathering of the last row
-    shares.store(team.warp() * kWarp + this_lane(), mine[0]);
-    if (this_lane() == 0) tops.store(team.warp(), top_of_warp);
-    team.sync();
-    for (int other = 0; other < kWarps; ++other) mine[0] = larger(mine[0], shares.load(other * kWarp + this_lane()));
-    const auto sorted = ordered<kWarp>(mine, shares);
-    top = plan.sampled >= plan.n ? sorted.at(0) : warp.maximum(this_lane() < kWarps ? tops.load(this_lane()) : Word(0));
-    return sorted;
-  }
-};
+constexpr int block_maxima_bytes() {
+  return Team::kThreads * int(sizeof(Word));  // a word a thread
+}
 
 }  // namespace jax_rtopk::cuda

@@ -23,25 +23,21 @@ struct RowView {
   KeyMap<Bits> map;
 
   // Elements first, first + 1, ...; zeros beyond the end.
-  RTOPK_DEVICE void load(unsigned first, Bits (&bits)[kPack]) const {
+  RTOPK_DEVICE Pack<Bits> load(unsigned first) const {
+    Pack<Bits> bits{};
     if (packed) {
-      Pack<Bits> pack{};
-      if (first < n) pack = data.load_pack(first);
-#pragma unroll
-      for (int j = 0; j < kPack; ++j) bits[j] = pack.at[j];
+      if (first < n) bits = data.load_pack(first);
     } else {
 #pragma unroll
-      for (int j = 0; j < kPack; ++j) bits[j] = first + j < n ? data.load(first + j) : Bits(0);
+      for (int j = 0; j < kPack; ++j) bits.at[j] = first + j < n ? data.load(first + j) : Bits(0);
     }
+    return bits;
   }
 
-  // Beyond the end keys are 0: no pivot is as low, and no key has as high an index, so they are never counted nor
-  // chosen.
-  RTOPK_DEVICE void load_keys(unsigned first, Word (&keys)[kPack]) const {
-    Bits bits[kPack];
-    load(first, bits);
+  // Beyond the end keys are 0: no pivot is as low, so they are never counted nor chosen.
+  RTOPK_DEVICE void clear_beyond_end(unsigned first, Word (&keys)[kPack]) const {
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) keys[j] = first + (packed ? 0 : j) < n ? Word(map(bits[j])) : Word(0);
+    for (int j = 0; j < kPack; ++j) keys[j] = first + (packed ? 0 : j) < n ? keys[j] : Word(0);
   }
 
   // Which elements of a pack exist, a bit each.
@@ -51,6 +47,32 @@ struct RowView {
     return first < n ? (1u << (n - first)) - 1 : 0;
   }
 };
+
+// The keys of a pack.
+template <class Bits>
+RTOPK_DEVICE void keys_of(const KeyMap<Bits>& map, const Pack<Bits>& bits, WordOf<Bits> (&keys)[16 / sizeof(Bits)]) {
+  if (map.borrow != 0) {
+#pragma unroll
+    for (int j = 0; j < Pack<Bits>::kCount; ++j) keys[j] = map(bits.at[j]);
+  } else if constexpr (sizeof(Bits) == 4) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) keys[j] = spread_sign(bits.at[j], map.spread) ^ map.flip;
+  } else if constexpr (sizeof(Bits) == 2) {  // two at a time
+    const uint32_t spread = map.spread * 0x10001u, flip = map.flip * 0x10001u;
+    uint32_t pairs[4];
+    memcpy(pairs, &bits, sizeof pairs);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const uint32_t both = xor3(pairs[j], signs_of_halves(pairs[j]) & spread, flip);
+      keys[2 * j] = both & 0xffff;
+      keys[2 * j + 1] = both >> 16;
+    }
+  } else {
+    const KeyMap<Bits> without{map.spread, map.flip, 0};
+#pragma unroll
+    for (int j = 0; j < Pack<Bits>::kCount; ++j) keys[j] = without(bits.at[j]);
+  }
+}
 
 // A row in registers: at most kPacks packs a thread, of `chunks` chunks each (SearchPlan).
 template <class Bits, class Team, int kPacks, int chunks = 1>
@@ -64,8 +86,16 @@ class RegisterRow {
   static_assert(kPacks * kPack * Team::kThreads < 65536);
 
   RTOPK_DEVICE RegisterRow(const View& view, const Team& team) : view_(view), rank_(unsigned(team.rank())) {
+    if (view.packed && view.n == kPacks * Team::kThreads * kPack) {
 #pragma unroll
-    for (int s = 0; s < kPacks; ++s) view.load_keys(first_of(s), keys_[s]);
+      for (int s = 0; s < kPacks; ++s) keys_of(view.map, view.data.load_pack(first_of(s)), keys_[s]);
+    } else {
+#pragma unroll
+      for (int s = 0; s < kPacks; ++s) {
+        keys_of(view.map, view.load(first_of(s)), keys_[s]);
+        view.clear_beyond_end(first_of(s), keys_[s]);
+      }
+    }
   }
 
   RTOPK_DEVICE const View& view() const { return view_; }
@@ -115,7 +145,8 @@ class StreamedRow {
     for (unsigned s = 0; s < rounds; ++s) {
       const unsigned first = s * kRound + rank_ * kPack;
       Word keys[kPack];
-      view_.load_keys(first, keys);
+      keys_of(view_.map, view_.load(first), keys);
+      view_.clear_beyond_end(first, keys);
       visit(s, first, keys);
     }
   }

@@ -118,27 +118,46 @@ RTOPK_DEVICE void emit_from(const Row& row, Team& team, typename Row::Word lo, S
   });
 }
 
-// `scratch`: shared memory for the group maxima.
+// The largest key of the row.
+template <class Row, class Team>
+RTOPK_DEVICE typename Row::Word largest(const Row& row, Team& team) {
+  typename Row::Word top = 0;
+  row.each_pack([&](unsigned, unsigned, const typename Row::Word(&keys)[Row::kPack]) {
+#pragma unroll
+    for (int j = 0; j < Row::kPack; ++j) top = larger(top, keys[j]);
+  });
+  return team.maximum(top);
+}
+
+// Which of the group maxima, from the largest, are the first pivots.
+struct FirstPivots {
+  int low, high;
+  RTOPK_DEVICE explicit FirstPivots(const SearchPlan& plan)
+      : low(plan.index_at(plan.rank + plan.spread)), high(plan.index_at(plan.rank - plan.spread)) {}
+};
+
+// `scratch`: shared memory for the group maxima, later for the elements of the bracket.
 template <class Row, class Team, class Sink>
-RTOPK_DEVICE void select_row(const Row& row, Team& team, const SearchPlan& plan, int max_iter, int scratch,
-                             Sink& sink) {
+RTOPK_DEVICE void select_row(const Row& row, Team& team, const SearchPlan& plan, const FirstPivots& first, int max_iter,
+                             int scratch, Sink& sink) {
   using Word = typename Row::Word;
   const int k = plan.k;
-  const GroupMaxima<Team, Word> maxima(row, team, plan, scratch);
-  Search<Word> search(plan, maxima.top);
-  // The first pass nearly always suffices, so it is written out.
-  const Pivots<Word> pivots = search.pivots(maxima.sorted);
+  const auto maxima = group_maxima(row, team, plan, scratch);
+  // The search's first pass, which nearly always suffices: so it is written out, without what a search has to keep in
+  // mind.
+  const Pivots<Word> pivots{maxima.at(first.low), maxima.at(first.high)};
   const Counts counts = count(row, team, pivots);
   Bracket<Word> bracket{pivots.low, Word(pivots.high - 1), counts.low, counts.high};
-  const bool found = counts.low >= k && counts.high < k && bracket.resolved();
+  const bool found = pivots.low > 0 && counts.low >= k && counts.high < k && bracket.resolved();
   if (!team.any(!found)) {
     resolve(row, team, k, true, counts.low_of_thread - counts.high_of_thread, scratch, bracket);
   } else {
-    search.observe(pivots, counts.low, counts.high);
+    Search<Word> search(plan, largest(row, team));
+    if (pivots.low > 0 && pivots.low < pivots.high) search.observe(pivots, counts.low, counts.high);
     while (true) {
       const bool more = search.goes_on(max_iter) && !search.resolved();
       if (!team.any(more)) break;
-      const Pivots<Word> next = search.pivots(maxima.sorted);
+      const Pivots<Word> next = search.pivots(maxima);
       const Counts there = count(row, team, next);
       if (more) search.observe(next, there.low, there.high);
     }

@@ -35,12 +35,13 @@ struct GlobalStore {
 template <class Bits>
 struct PairSink {
   using Word = WordOf<Bits>;
+  static constexpr int kHeld = 0;  // elements in registers beside the keys
 
   Global<Bits> values;
   Global<int32_t> indices;
   int k;
+  int room;  // of the stage: places in shared memory where a row's results meet, to be sorted, and stored coalesced
   bool sorted;
-  bool staged;  // the row's results meet in shared memory: to be sorted there, and stored coalesced
 
   template <class Team>
   class OfRow {
@@ -50,7 +51,7 @@ struct PairSink {
     RTOPK_DEVICE OfRow(const PairSink& sink, int64_t row, const RowView<Bits>& view, int stage, bool active)
         : sink_(sink),
           results_{sink.values.part(row * sink.k, sink.k), sink.indices.part(row * sink.k, sink.k), view.map},
-          stage_(stage, sink.staged ? sink.k : 0),
+          stage_(stage, sink.room),
           active_(active) {}
 
     RTOPK_DEVICE void take(unsigned first, unsigned chosen, int before, const Word (&keys)[RowView<Bits>::kPack]) {
@@ -107,7 +108,7 @@ struct PairSink {
     static constexpr bool kInWarp = Team::kWarps == 1;  // whose rows are always staged
     static constexpr bool kInRegisters = kInWarp && sizeof(Bits) < 8;
 
-    RTOPK_DEVICE bool staged() const { return kInWarp || sink_.staged; }
+    RTOPK_DEVICE bool staged() const { return kInWarp || sink_.room > 0; }
 
     // From the stage to the results, kEach elements a lane.
     template <int kEach>
@@ -136,6 +137,8 @@ struct PairSink {
 // mask[rows, n]: 1 where chosen.
 template <class Bits>
 struct MaskSink {
+  static constexpr int kHeld = 0;
+
   Global<uint8_t> mask;
   bool packed;  // as the operand's, for the flags of a pack
 
@@ -174,6 +177,8 @@ struct MaskSink {
 // dense[rows, n]: the element where chosen, else 0.
 template <class Bits>
 struct DenseSink {
+  static constexpr int kHeld = 16 / sizeof(Bits);
+
   Global<Bits> dense;
   bool packed;
   bool reload;  // keys don't tell the elements
@@ -204,9 +209,9 @@ struct DenseSink {
    private:
     template <class Chosen>
     RTOPK_DEVICE void take_where(unsigned first, const WordOf<Bits> (&keys)[kPack], Chosen&& chosen) {
-      Pack<Bits, kPack> out;
+      Pack<Bits> out;
       if (reload_) {
-        view_.load(first, out.at);
+        out = view_.load(first);
       } else {
 #pragma unroll
         for (int j = 0; j < kPack; ++j) out.at[j] = view_.map.bits(Bits(keys[j]));

@@ -6,28 +6,35 @@
 
 namespace jax_rtopk::cuda {
 
-// Sorts kEach * kLanes words of a team, largest first; word i is slot i % kEach of lane i / kEach. A bitonic network:
-// distances below kEach stay in a lane.
-template <int kLanes, class Word, int kEach>
-RTOPK_DEVICE void sort_descending(Word (&words)[kEach]) {
+// One step of the network below: elements kDistance apart, in runs of kSize.
+template <int kLanes, int kSize, int kDistance, class Word, int kEach>
+RTOPK_DEVICE void sort_step(Word (&words)[kEach]) {
   const int base = this_lane() % kLanes * kEach;
 #pragma unroll
-  for (int size = 2; size <= kLanes * kEach; size *= 2) {
-#pragma unroll
-    for (int distance = size / 2; distance > 0; distance /= 2) {
-#pragma unroll
-      for (int slot = 0; slot < kEach; ++slot) {
-        const bool descending = ((base + slot) & size) == 0;
-        if (distance >= kEach) {
-          const bool first = ((base + slot) & distance) == 0;
-          const Word other = __shfl_xor_sync(kFullMask, words[slot], distance / kEach, kLanes);
-          words[slot] = first == descending ? larger(words[slot], other) : smaller(words[slot], other);
-        } else if ((slot & distance) == 0) {
-          const Word a = words[slot], b = words[slot + distance];
-          words[slot] = descending ? larger(a, b) : smaller(a, b);
-          words[slot + distance] = descending ? smaller(a, b) : larger(a, b);
-        }
-      }
+  for (int slot = 0; slot < kEach; ++slot) {
+    const bool descending = ((base + slot) & kSize) == 0;
+    if constexpr (kDistance >= kEach) {
+      const bool first = ((base + slot) & kDistance) == 0;
+      const Word other = from_partner<kLanes, kDistance / kEach>(words[slot]);
+      words[slot] = first == descending ? larger(words[slot], other) : smaller(words[slot], other);
+    } else if ((slot & kDistance) == 0) {
+      const Word a = words[slot], b = words[slot + kDistance];
+      words[slot] = descending ? larger(a, b) : smaller(a, b);
+      words[slot + kDistance] = descending ? smaller(a, b) : larger(a, b);
+    }
+  }
+}
+
+// Sorts kEach * kLanes words of a team, largest first; word i is slot i % kEach of lane i / kEach. A bitonic network:
+// distances below kEach stay in a lane.
+template <int kLanes, int kSize = 2, int kDistance = 1, class Word, int kEach>
+RTOPK_DEVICE void sort_descending(Word (&words)[kEach]) {
+  if constexpr (kSize <= kLanes * kEach) {
+    sort_step<kLanes, kSize, kDistance>(words);
+    if constexpr (kDistance > 1) {
+      sort_descending<kLanes, kSize, kDistance / 2>(words);
+    } else {
+      sort_descending<kLanes, 2 * kSize, kSize>(words);
     }
   }
 }

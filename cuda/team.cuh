@@ -51,14 +51,21 @@ class WarpTeam {
 
   // The sum over the threads before this one; `total` becomes the sum over all.
   RTOPK_DEVICE unsigned sum_before(unsigned value, unsigned& total) {
-    unsigned upto = value;
-#pragma unroll
-    for (int distance = 1; distance < kLanes; distance *= 2) upto = add_from_before<kLanes>(upto, distance);
-    total = __shfl_sync(kFullMask, upto, kLanes - 1, kLanes);
+    const unsigned upto = sum_upto<1>(value);
+    total = from_lane<kLanes>(upto, kLanes - 1);
     return upto - value;
   }
 
  private:
+  template <int kDistance>
+  RTOPK_DEVICE static unsigned sum_upto(unsigned value) {
+    if constexpr (kDistance < kLanes) {
+      return sum_upto<2 * kDistance>(add_from_before<kLanes, kDistance>(value));
+    } else {
+      return value;
+    }
+  }
+
   template <class T, class Join>
   RTOPK_DEVICE static T fold(T value, Join&& join) {
 #pragma unroll
@@ -88,8 +95,12 @@ class BlockTeam {
     return __reduce_add_sync(kFullMask, of_warps(__reduce_add_sync(kFullMask, value)));
   }
 
-  RTOPK_DEVICE unsigned maximum(unsigned value) {
+  RTOPK_DEVICE uint32_t maximum(uint32_t value) {
     return __reduce_max_sync(kFullMask, of_warps(__reduce_max_sync(kFullMask, value)));
+  }
+  RTOPK_DEVICE uint64_t maximum(uint64_t value) {
+    const uint32_t high = maximum(uint32_t(value >> 32));
+    return uint64_t(high) << 32 | maximum(value >> 32 == high ? uint32_t(value) : 0);
   }
 
   RTOPK_DEVICE unsigned sum_before(unsigned value, unsigned& total) {

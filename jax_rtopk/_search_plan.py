@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-RESOLVED = 32
+RESOLVED = 64
 _GROUPS = 32
 _ITEM_BYTES = 4
 
@@ -50,7 +50,7 @@ class SearchPlan(NamedTuple):
         rank = math.floor(groups * (1 - spared) * 1024 + 0.5) / 1024
         slope = groups * size / n * (1 - exceed) ** (size - 1)
         deviation = math.sqrt(max(variance, 0.0))
-        spread = max(0.9 * deviation, min(2 * deviation, 0.375 * RESOLVED * slope))
+        spread = max(0.9 * deviation, min(2.5 * deviation, 0.3 * RESOLVED * slope))
         return SearchPlan(n, k, sizes, rank, math.floor(spread * 1024 + 0.5) / 1024, slope, front)
 
 

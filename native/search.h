@@ -83,8 +83,8 @@ class Search {
       rank = (float(beyond) - 0.5F) + step;
       spread = 0.5F;
     }
-    const Word maximum_low = maxima.at(index_of(rank + spread));
-    const Word maximum_high = maxima.at(index_of(rank - spread));
+    const Word maximum_low = maxima.at(plan_.index_at(rank + spread));
+    const Word maximum_high = maxima.at(plan_.index_at(rank - spread));
     const bool use_low = inside(maximum_low);
     const bool use_high = inside(maximum_high);
     // Once a count has raised lo, the other choice is always computed: whether a maximum is inside the bracket cannot
@@ -116,11 +116,6 @@ class Search {
 
  private:
   RTOPK_HD bool inside(Word pivot) const { return (pivot > lo_) & (pivot <= last_); }
-
-  RTOPK_HD int index_of(float rank) const {
-    const float end = float(plan_.groups - 1);
-    return int(rank < 0.0F ? 0.0F : (rank > end ? end : rank));
-  }
 
   // The key at a fraction, in units of 2^-16, of the way from lo to last; lo itself excluded.
   RTOPK_HD Word at_fraction(uint32_t fraction) const {

@@ -17,7 +17,7 @@ inline constexpr int kGroups = 32;
 
 // A bracket of at most so many elements is resolved: they are few enough to be ordered among themselves, without
 // another pass over the row. So a search that has come so far gives the exact answer.
-inline constexpr int kResolved = 32;
+inline constexpr int kResolved = 64;
 
 struct SearchPlan {
   int32_t n;
@@ -36,6 +36,12 @@ struct SearchPlan {
   RTOPK_HD int32_t group_shift() const { return groups / chunk; }
   RTOPK_HD bool samples(int32_t position) const {
     return (position & (step - 1)) == 0 && position < int64_t(sampled) * step;
+  }
+
+  // Of a place among the maxima that was worked out in fractions.
+  RTOPK_HD int index_at(float place) const {
+    const float end = float(groups - 1);
+    return int(place < 0.0F ? 0.0F : (place > end ? end : place));
   }
 
   // 0 < k <= n. Not for sources that are compiled for several instruction sets: it is not always inlined.
@@ -73,7 +79,7 @@ struct SearchPlan {
     // So far that the k-th largest lies between the pivots nearly always, if these then leave few enough elements; else
     // as far as tells most.
     const double deviation = std::sqrt(variance > 0 ? variance : 0.0);
-    const double wide = std::fmin(2 * deviation, 0.375 * kResolved * plan.slope);
+    const double wide = std::fmin(2.5 * deviation, 0.3 * kResolved * plan.slope);
     plan.spread = float(std::floor(std::fmax(0.9 * deviation, wide) * 1024 + 0.5) / 1024);
     return plan;
   }

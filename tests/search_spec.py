@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 GROUPS = 32
-RESOLVED = 32  # a bracket of at most so many elements is put in order without another pass over the row
+RESOLVED = 64  # a bracket of at most so many elements is put in order without another pass over the row
 F32 = np.float32
 
 
@@ -56,7 +56,7 @@ class SearchPlan:
         # So far that the k-th largest lies between the pivots nearly always, if these then leave few enough elements;
         # else as far as tells most.
         deviation = math.sqrt(max(variance, 0.0))
-        spread = max(0.9 * deviation, min(2 * deviation, 0.375 * RESOLVED * float(slope)))
+        spread = max(0.9 * deviation, min(2.5 * deviation, 0.3 * RESOLVED * float(slope)))
         # Rounded: where the first pass counts must not hang on the last bit of a platform's pow.
         rank = math.floor(groups * (1 - spared) * 1024 + 0.5) / 1024
         spread = math.floor(spread * 1024 + 0.5) / 1024
