@@ -166,4 +166,5 @@ def _with_tangent_jvp(names: tuple[str, ...], primals: Sequence[Any], tangents: 
     row, values, indices = primals
     tangent = lax.convert_element_type(tangents[0], row.dtype)  # no result is weakly typed
     here = indices - lax.axis_index(names) * row.shape[-1]
+    values = _with_tangent(names, row, values, indices)  # which has derivatives of its own
     return values, lax.psum(_xla.take_rows(tangent, here, zero_outside=True), names)
