@@ -37,6 +37,7 @@ def sharded_topk(
 
     >>> import jax
     >>> import jax.numpy as jnp
+    >>> from jax.sharding import NamedSharding
     >>> from jax.sharding import PartitionSpec as P
     >>> from jax_rtopk import sharded_topk
     >>> mesh = jax.make_mesh((jax.device_count(),), ("vocabulary",))
@@ -44,7 +45,8 @@ def sharded_topk(
     ... @jax.shard_map(mesh=mesh, in_specs=P(None, "vocabulary"), out_specs=P())
     ... def select(logits):
     ...     return sharded_topk(logits, 2, "vocabulary")
-    >>> values, indices = select(jnp.arange(96.0).reshape(2, 48) % 23)
+    >>> x = jnp.arange(96.0).reshape(2, 48) % 23
+    >>> values, indices = select(jax.device_put(x, NamedSharding(mesh, P(None, "vocabulary"))))
     >>> print(values)
     [[22. 22.]
      [22. 22.]]
