@@ -151,10 +151,10 @@ def check_axis_name(name: str, axis_name: Any) -> tuple[str, ...]:
 def check_shard(name: str, operand: jax.Array, names: tuple[str, ...]) -> int:
     """The length of the rows of which the operand's are the part that one device has."""
     shard = operand.shape[check_axis(name, -1, operand)]
-    if not isinstance(shard, int):
+    if not all(isinstance(size, int) for size in operand.shape):
         raise ValueError(
-            f"{name}: the selection axis must not be of symbolic size, got {operand.shape}. Export a program for each "
-            "size that is needed."
+            f"{name}: operand must not be of symbolic size, of which XLA's collectives take nothing, got "
+            f"{operand.shape}. Export a program for each size that is needed."
         )
     shards = lax.axis_size(names)
     if shard * shards > _MAX_LENGTH:

@@ -79,9 +79,9 @@ def sharded_topk(
 
     Raises:
         TypeError: as `topk`, or if `axis_name` is neither a name nor a tuple of names.
-        ValueError: if the operand is complex or a scalar, the whole row is longer than 2**31 - 1, its parts are sharded
-            further over explicit mesh axes or of symbolic length, `k` is out of range, or `axis_name` has no axis, has
-            one twice, or has one that no surrounding shard_map is manual over.
+        ValueError: if the operand is complex or a scalar, of symbolic size, the whole row is longer than
+            2**31 - 1, its parts are sharded further over explicit mesh axes, `k` is out of range, or `axis_name` has no
+            axis, has one twice, or has one that no surrounding shard_map is manual over.
     """
     row = check_operand("sharded_topk", operand)
     names = check_axis_name("sharded_topk", axis_name)
