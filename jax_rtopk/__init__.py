@@ -6,6 +6,7 @@ from jax_rtopk._early_stop import expected_recall_early_stop
 from jax_rtopk._plan import BucketPlan, plan_buckets
 from jax_rtopk._recall import expected_recall, recall_variance
 from jax_rtopk._result import TopK
+from jax_rtopk._sharded import sharded_topk
 from jax_rtopk._topk import export_disabled_checks, topk, topk_mask, topk_sparsify
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "export_disabled_checks",
     "plan_buckets",
     "recall_variance",
+    "sharded_topk",
     "topk",
     "topk_mask",
     "topk_sparsify",

@@ -10,6 +10,7 @@ import jax.core
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.typing import ArrayLike
 
 _FLOATS = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2")
@@ -89,22 +90,28 @@ def check_axis(name: str, axis: Any, operand: jax.Array) -> int:
     if mesh_axes is not None:
         raise ValueError(
             f"{name}: the selection axis must not be sharded over explicit mesh axes, got axis {position} of "
-            f"{jax.typeof(operand).str_short()} sharded over {mesh_axes!r}. Gather it first with jax.sharding.reshard; "
-            "sharded_topk, which moves k candidates per device instead of the row, is planned."
+            f"{jax.typeof(operand).str_short()} sharded over {mesh_axes!r}. Use sharded_topk inside jax.shard_map over "
+            "these, which moves k candidates per device instead of the row, or gather it first with "
+            "jax.sharding.reshard."
         )
     return position
 
 
 def check_k(name: str, k: Any, operand: jax.Array, axis: int) -> int:
     """`k` as a Python int within the row."""
-    count = _static_int(name, "k", k)
-    if count < 0:
-        raise ValueError(f"{name}: k must be at least 0, got {count}.")
+    count = _count(name, k)
     if _is_more_than(name, count, operand.shape[axis]):
         raise ValueError(
             f"{name}: k must be at most the size of the selection axis, got k={count} for axis {axis} of shape "
             f"{operand.shape}. Pass min(k, operand.shape[{axis}])."
         )
+    return count
+
+
+def _count(name: str, k: Any) -> int:
+    count = _static_int(name, "k", k)
+    if count < 0:
+        raise ValueError(f"{name}: k must be at least 0, got {count}.")
     return count
 
 
@@ -119,6 +126,54 @@ def _is_more_than(name: str, k: int, size: Any) -> bool:
             f'size {size}. Say so where you make the shape: jax.export.symbolic_shape(..., constraints=("{size} >= {k}"'
             ",))."
         ) from error
+
+
+def check_axis_name(name: str, axis_name: Any) -> tuple[str, ...]:
+    """The mesh axes as a tuple, once it is known that a surrounding shard_map is manual over each of them."""
+    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    rule = f"{name}: axis_name must be a mesh axis or a tuple of mesh axes, got {axis_name!r}"
+    if not all(isinstance(axis, str) for axis in names):
+        raise TypeError(f"{rule}. Pass names, as in the PartitionSpec of the selection axis.")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{rule}. Pass each axis over which the rows are split, once.")
+    for axis in names:
+        try:
+            lax.axis_size(axis)
+        except NameError as error:
+            raise ValueError(
+                f"{name}: axis_name must be of mesh axes that a surrounding jax.shard_map is manual over, got "
+                f"{axis!r}. Call it inside jax.shard_map, with {axis!r} among its axis_names if these are given; for "
+                "whole rows there is topk."
+            ) from error
+    return names
+
+
+def check_shard(name: str, operand: jax.Array, names: tuple[str, ...]) -> int:
+    """The length of the rows of which the operand's are the part that one device has."""
+    shard = operand.shape[check_axis(name, -1, operand)]
+    if not all(isinstance(size, int) for size in operand.shape):
+        raise ValueError(
+            f"{name}: operand must not be of symbolic size, of which XLA's collectives take nothing, got "
+            f"{operand.shape}. Export a program for each size that is needed."
+        )
+    shards = lax.axis_size(names)
+    if shard * shards > _MAX_LENGTH:
+        raise ValueError(
+            f"{name}: the whole row may be at most 2**31 - 1 long, as indices are int32, got {shards} parts of "
+            f"{shard}. Split it, select from each part, then from what was selected."
+        )
+    return shard * shards
+
+
+def check_k_of_shards(name: str, k: Any, operand: jax.Array, length: int) -> int:
+    """`k` as a Python int within the whole row."""
+    count = _count(name, k)
+    if count > length:
+        raise ValueError(
+            f"{name}: k must be at most the length of the whole row, got k={count} for one of {length}, of which each "
+            f"device has {operand.shape[-1]}. Pass min(k, {length})."
+        )
+    return count
 
 
 def check_max_iter(name: str, max_iter: Any) -> int:

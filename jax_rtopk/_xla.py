@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+_Mode = lax.GatherScatterMode
+
 
 def topk(operand: jax.Array, *, k: int, largest: bool, sorted: bool, float_order: bool) -> tuple[jax.Array, jax.Array]:
     """Values and int32 indices of the k first elements along the last axis.
@@ -25,7 +27,7 @@ def topk(operand: jax.Array, *, k: int, largest: bool, sorted: bool, float_order
     if not sorted:
         indices = lax.sort(indices)
     # Gathered as integers: XLA's CPU gather of float8_e5m2 goes through a wider float, which changes signalling NaNs.
-    return _from_bits(take_rows(_to_bits(operand), indices), operand.dtype), indices
+    return from_bits(take_rows(to_bits(operand), indices), operand.dtype), indices
 
 
 def mask(operand: jax.Array, *, k: int, largest: bool, by_magnitude: bool, float_order: bool) -> jax.Array:
@@ -37,25 +39,25 @@ def mask(operand: jax.Array, *, k: int, largest: bool, by_magnitude: bool, float
 def sparsify(operand: jax.Array, *, k: int, by_magnitude: bool, float_order: bool) -> jax.Array:
     """The operand with all but the k first elements along the last axis set to +0."""
     indices = _topk_indices(operand, k=k, largest=True, by_magnitude=by_magnitude, float_order=float_order)
-    bits = _to_bits(operand)
-    return _from_bits(_put_rows(jnp.zeros_like(bits), indices, take_rows(bits, indices)), operand.dtype)
+    bits = to_bits(operand)
+    return from_bits(_put_rows(jnp.zeros_like(bits), indices, take_rows(bits, indices)), operand.dtype)
 
 
 def keep(mask: jax.Array, operand: jax.Array) -> jax.Array:
     """The operand where `mask` is True, and +0 elsewhere."""
     # As integers: XLA's CPU select of float8_e5m2 goes through a wider float (of bfloat16 too, in jaxlib 0.7.1).
-    bits = _to_bits(operand)
-    return _from_bits(jnp.where(mask, bits, jnp.zeros_like(bits)), operand.dtype)
+    bits = to_bits(operand)
+    return from_bits(jnp.where(mask, bits, jnp.zeros_like(bits)), operand.dtype)
 
 
-def take_rows(operand: jax.Array, indices: jax.Array) -> jax.Array:
+def take_rows(operand: jax.Array, indices: jax.Array, *, zero_outside: bool = False) -> jax.Array:
     """`jnp.take_along_axis(operand, indices, -1)` for indices that are in bounds and distinct within their row.
 
     Saying so lets XLA transpose it to a scatter without atomics; saying which dimensions are batch dimensions lets it
-    shard both without a collective.
+    shard both without a collective. With `zero_outside` indices may be out of bounds on either side, and take a zero.
     """
     if 0 in indices.shape:  # lax.gather refuses to take from an empty dimension
-        return lax.slice_in_dim(operand, 0, indices.shape[-1], axis=-1)
+        return indices.astype(operand.dtype)
     batch = tuple(range(operand.ndim - 1))
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(),
@@ -70,7 +72,8 @@ def take_rows(operand: jax.Array, indices: jax.Array) -> jax.Array:
         numbers,
         slice_sizes=(1,) * operand.ndim,
         unique_indices=True,
-        mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+        mode=_Mode.FILL_OR_DROP if zero_outside else _Mode.PROMISE_IN_BOUNDS,
+        fill_value=0 if zero_outside else None,
     )
 
 
@@ -92,7 +95,7 @@ def _put_rows(operand: jax.Array, indices: jax.Array, updates: jax.Array) -> jax
         updates,
         numbers,
         unique_indices=True,
-        mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+        mode=_Mode.PROMISE_IN_BOUNDS,
     )
 
 
@@ -107,7 +110,7 @@ def _topk_indices(operand: jax.Array, *, k: int, largest: bool, by_magnitude: bo
 
 def _keys(operand: jax.Array, *, largest: bool, by_magnitude: bool) -> jax.Array:
     """The ordered unsigned image of the operand's bits; native/ordered_key.h is its C++ twin."""
-    bits = _to_bits(operand)
+    bits = to_bits(operand)
     sign = _sign_bit(bits.dtype)
     if jnp.issubdtype(operand.dtype, np.floating):
         keys = bits & ~sign if by_magnitude else jnp.where(bits < sign, bits | sign, ~bits)
@@ -128,11 +131,11 @@ def _sign_bit(dtype: np.dtype) -> Any:  # a numpy scalar of the same dtype
     return dtype.type(1 << (8 * dtype.itemsize - 1))
 
 
-def _to_bits(operand: jax.Array) -> jax.Array:
+def to_bits(operand: jax.Array) -> jax.Array:
     if operand.dtype == np.bool_:
         return operand.astype(np.uint8)
     return lax.bitcast_convert_type(operand, np.dtype(f"uint{8 * operand.dtype.itemsize}"))
 
 
-def _from_bits(bits: jax.Array, dtype: np.dtype) -> jax.Array:
+def from_bits(bits: jax.Array, dtype: np.dtype) -> jax.Array:
     return bits.astype(bool) if dtype == np.bool_ else lax.bitcast_convert_type(bits, dtype)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 from jax_rtopk import _native
@@ -112,3 +113,17 @@ def backend(request):
         with jax.default_device(devices[0]):
             yield BackendUnderTest(request.param, devices)
     jax.clear_caches()
+
+
+@pytest.fixture
+def mesh(backend):
+    """4 x 2 devices, or all that a machine with GPUs has."""
+
+    def make(kind):
+        devices = np.array(backend.devices[:8])
+        if backend.name != "gpu":
+            assert devices.size == 8
+        shape = (4, 2) if devices.size == 8 else (devices.size, 1)
+        return jax.sharding.Mesh(devices.reshape(shape), ("a", "b"), axis_types=(kind, kind))
+
+    return make

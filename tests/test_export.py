@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import oracle
 import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
-from jax_rtopk import TopK, _native, export_disabled_checks, topk, topk_mask, topk_sparsify
+from jax_rtopk import TopK, _native, export_disabled_checks, sharded_topk, topk, topk_mask, topk_sparsify
 
 
 @pytest.fixture
@@ -161,3 +163,25 @@ def test_platforms_without_native_code_get_pure_jax(platform):
     assert "jax_rtopk" not in export(all_three, f32(5, 8), platforms=(platform,)).mlir_module().split("loc(")[0]
     with pytest.raises(NotImplementedError, match="needs native code for the platform"):
         export(lambda x: topk(x, 3, implementation="native"), f32(5, 8), platforms=(platform,))
+
+
+def split_rows():
+    """sharded_topk over all CPU devices, and how its operand is sharded."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")), "d", axis_types=(AxisType.Auto,))
+    function = jax.shard_map(lambda x: sharded_topk(x, 5, "d"), mesh=mesh, in_specs=P(None, "d"), out_specs=P())
+    return function, NamedSharding(mesh, P(None, "d"))
+
+
+def test_split_rows():
+    function, sharding = split_rows()
+    x = jax.device_put(normal(4, 64), sharding)
+    exported = export(function, jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding))
+    got = jax.jit(jax.export.deserialize(exported.serialize()).call)(x)
+    for g, want in zip(got, oracle.topk(normal(4, 64), 5), strict=True):
+        oracle.assert_same(g, want)
+
+
+@pytest.mark.parametrize("shape", ["4, 8*n", "n, 64"])
+def test_split_rows_of_symbolic_size(shape):
+    with pytest.raises(ValueError, match=r"sharded_topk: .* must not be of symbolic size.*Export a program for each"):
+        export(split_rows()[0], f32(*jax.export.symbolic_shape(shape)))

@@ -34,20 +34,6 @@ FEW = ("topk", "mask", "grad of topk", "grad of sparsify")
 few_operations = pytest.mark.parametrize("operation", [OPERATIONS[name] for name in FEW], ids=FEW)
 
 
-@pytest.fixture
-def mesh(backend):
-    """4 x 2 devices, or all that a machine with GPUs has."""
-
-    def make(kind):
-        devices = np.array(backend.devices[:8])
-        if backend.name != "gpu":
-            assert devices.size == 8
-        shape = (4, 2) if devices.size == 8 else (devices.size, 1)
-        return jax.sharding.Mesh(devices.reshape(shape), ("a", "b"), axis_types=(kind, kind))
-
-    return make
-
-
 def operand(shape=(8, 4, 24), seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
