@@ -137,5 +137,6 @@ def route(
 
 def updated_bias(bias: jax.Array, ids: jax.Array, rate: float) -> jax.Array:
     """The bias with experts that got less than their share of the tokens moved up by `rate`, the others down."""
-    load = jnp.zeros_like(bias).at[ids.reshape(-1)].add(1)
+    # Compared rather than scattered: so each device counts its own tokens, and only the sums are added up.
+    load = jnp.sum(ids[..., None] == jnp.arange(bias.size), axis=tuple(range(ids.ndim)), dtype=jnp.float32)
     return bias + rate * jnp.sign(jnp.mean(load) - load)

@@ -1,10 +1,5 @@
 """The layers of both libraries: against their definitions in numpy, in training and at inference, and transformed."""
 
-import subprocess
-import sys
-from functools import partial
-
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
