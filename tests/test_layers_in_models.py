@@ -1,6 +1,6 @@
 """The layers where models put them: in a Sequential, under the transformations of both libraries, in sharded programs.
 
-Most run on one back end: how the operations are transformed is tested elsewhere, on all.
+Not on pure JAX: `lax.top_k` gathers, and that the operations are transformed alike on all back ends is tested elsewhere.
 """
 
 import subprocess
@@ -19,12 +19,13 @@ from test_sharding import COLLECTIVE
 
 from jax_rtopk import flax, linen
 
+pytestmark = [pytest.mark.usefixtures("backend"), pytest.mark.native_only]
+
 LAYERS = {
     "TopK": lambda library: library.TopK(4, activation=nnx.relu),
     "BatchTopK": lambda library: library.BatchTopK(4, use_running_average=False),
     "KWinners": lambda library: library.KWinners(16, 4, use_running_average=False),
-    "TopKRouter": lambda library: library.TopKRouter(16, 4, use_running_average=False),
-    "TopKRouter with bias": lambda library: library.TopKRouter(
+    "TopKRouter": lambda library: library.TopKRouter(
         16, 4, score=jax.nn.sigmoid, bias_update_rate=0.1, use_running_average=False
     ),
 }
@@ -268,7 +269,7 @@ def test_linen_vmap_of_models(layer):
     assert_close(got, jax.tree.map(lambda *leaves: jnp.stack(leaves), *want))
 
 
-@pytest.mark.parametrize("name", ["BatchTopK", "KWinners", "TopKRouter with bias"])
+@pytest.mark.parametrize("name", ["BatchTopK", "KWinners", "TopKRouter"])
 def test_linen_use_running_average_must_be_given_once(name):
     layer = LAYERS[name](linen)
     with pytest.raises(ValueError, match="use_running_average"):
@@ -277,7 +278,7 @@ def test_linen_use_running_average_must_be_given_once(name):
         layer.init({}, jnp.ones((2, 16)), use_running_average=True)
 
 
-@pytest.mark.parametrize("name", ["BatchTopK", "KWinners", "TopKRouter with bias"])
+@pytest.mark.parametrize("name", ["BatchTopK", "KWinners", "TopKRouter"])
 def test_linen_statistics_must_be_mutable_in_training(name):
     layer = LAYERS[name](linen)
     variables = layer.init({}, jnp.ones((2, 16)))
@@ -316,7 +317,6 @@ def collectives_of(function, x):
     return COLLECTIVE.findall(jax.jit(function).lower(x).compile().as_text())
 
 
-@pytest.mark.native_only  # lax.top_k, on which pure JAX builds, gathers
 @layers
 @pytest.mark.parametrize(
     "derive", [lambda f: f, lambda f: jax.grad(lambda x: jnp.sum(values(f(x)) ** 2))], ids=["value", "gradient"]
@@ -330,7 +330,6 @@ def test_inference_needs_no_collective(sharded, layer, derive):
     assert_close(jax.jit(function)(x), function(jnp.asarray(BATCH)))
 
 
-@pytest.mark.native_only
 @layers
 def test_training_gathers_no_batch_but_for_batch_topk(sharded, layer):
     """KWinners and the router's bias need sums over the batch, of one number for each unit."""
