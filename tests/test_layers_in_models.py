@@ -1,6 +1,6 @@
 """The layers where models put them: in a Sequential, under the transformations of both libraries, in sharded programs.
 
-Not on pure JAX: `lax.top_k` gathers, and that the operations are transformed alike on all back ends is tested elsewhere.
+Not on pure JAX: `lax.top_k` gathers, and that the operations are transformed alike everywhere is tested elsewhere.
 """
 
 import subprocess
