@@ -131,7 +131,7 @@ def route(
         weights = take_rows(scores, ids)
     if renormalise:
         total = jnp.sum(weights, axis=-1, keepdims=True)
-        weights /= jnp.maximum(total, jnp.finfo(weights.dtype).tiny)  # all scores may have underflowed
+        weights /= jnp.where(total == 0, jnp.ones_like(total), total)  # all scores may have underflowed
     return Routing(weights, ids)
 
 

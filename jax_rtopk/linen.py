@@ -204,7 +204,7 @@ class TopKRouter(nn.Module):
         num_experts: the size of the last axis.
         k: how many experts to choose for each token, a static int between 1 and `num_experts`.
         score: makes scores of the logits.
-        renormalise: divide the weights of each token by their sum.
+        renormalise: divide the weights of each token by their sum, unless that is zero.
         bias_update_rate: None: no bias. Else by how much each call moves it, at least 0; 0 leaves it as it is.
         use_running_average: True for inference, where the bias stays as it is; with a bias, to be given either here or
             when called.
