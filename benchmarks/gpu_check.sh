@@ -5,7 +5,7 @@
 #     bash benchmarks/gpu_check.sh --rehearse    # the same steps in small on a CPU, with the package as it is installed
 #
 # Needs jax for CUDA, nvcc, a C++ compiler, cmake, ninja, nanobind, scikit-build-core and pytest; uses pytest-xdist,
-# hypothesis, torch and compute-sanitizer where they are. PYTHON names another python3.
+# hypothesis, flax, torch and compute-sanitizer where they are. PYTHON names another python3.
 #
 # The report is written to $OUT, a file or a folder, else to benchmarks/results/gpu-<device>.json. In a folder, the whole
 # log is put beside it. Each stage has a time limit; one that fails does not keep the next from running. Exits 1 if a
@@ -93,6 +93,12 @@ if ! has hypothesis; then
   mapfile -t without < <(grep -l '^from hypothesis' tests/test_*.py)
   echo "no hypothesis: left out are ${without[*]}"
   optional+=("${without[@]/#/--ignore=}")
+fi
+if ! has flax; then
+  mapfile -t without < <(grep -lE '^(from|import) flax' tests/test_*.py)
+  echo "no flax: left out are ${without[*]}"
+  # The layers hold docstring examples, for which they would be imported.
+  optional+=("${without[@]/#/--ignore=}" --doctest-ignore-import-errors)
 fi
 if [ "$rehearse" ]; then
   check tests 60 "${pytest[@]}" "${optional[@]}" --backends native tests/test_regimes.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any, get_args
 
@@ -186,15 +187,35 @@ def check_max_iter(name: str, max_iter: Any) -> int:
     return min(passes, 2**31 - 1)  # no search takes so many
 
 
-def check_row(name: str, n: Any, k: Any) -> tuple[int, int]:
+def check_row(name: str, n: Any, k: Any, *, n_name: str = "n") -> tuple[int, int]:
     """A row length and a k to reckon with, of which there is something to be found."""
-    length, count = _static_int(name, "n", n), _static_int(name, "k", k)
+    length, count = _static_int(name, n_name, n), _static_int(name, "k", k)
     if not 1 <= length <= _MAX_LENGTH:
-        raise ValueError(f"{name}: n must be between 1 and 2**31 - 1, as rows have, got {length}.")
+        raise ValueError(f"{name}: {n_name} must be between 1 and 2**31 - 1, as rows have, got {length}.")
     if not 1 <= count <= length:
-        fix = " Pass min(k, n)." if count > length else ""
-        raise ValueError(f"{name}: k must be between 1 and n={length}, got {count}.{fix}")
+        fix = f" Pass min(k, {n_name})." if count > length else ""
+        raise ValueError(f"{name}: k must be between 1 and {n_name}={length}, got {count}.{fix}")
     return length, count
+
+
+def check_last_axis(name: str, operand: Any, size_name: str, size: int) -> jax.Array:
+    """The operand, whose last axis is as long as the layer was made for."""
+    x = check_operand(name, operand)
+    axis = check_axis(name, -1, x)
+    if x.shape[axis] != size:
+        raise ValueError(
+            f"{name}: the last axis must be {size_name}={size} long, got an operand of shape {x.shape}. Make the layer "
+            f"with {size_name}={x.shape[axis]}, or move the axis to the end with jax.numpy.moveaxis."
+        )
+    return x
+
+
+def check_period(name: str, argument: str, value: Any) -> int:
+    """A number of samples to average over."""
+    period = _static_int(name, argument, value)
+    if period < 1:
+        raise ValueError(f"{name}: {argument} must be at least 1, got {period}. Pass 1 to keep the last batch alone.")
+    return period
 
 
 def check_buckets(name: str, n: int, k: int, num_buckets: Any, bucket_k: Any) -> tuple[int, int]:
@@ -234,6 +255,16 @@ def check_recall(name: str, recall_target: Any) -> float:
     if not 0 < recall_target <= 1:
         raise ValueError(f"{rule} {recall_target}. It is a share: 0.95 is 95 %, and 1.0 exact.")
     return float(recall_target)
+
+
+def check_number(name: str, argument: str, value: Any, *, below: float = math.inf) -> float:
+    """A constant of the program that is at least 0."""
+    rule = f"{name}: {argument} must be a number of at least 0 and below {below}, got"
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        raise TypeError(f"{rule} {_describe(value)}. Pass a Python float: it is a constant of the program.")
+    if not 0 <= value < below:
+        raise ValueError(f"{rule} {value}.")
+    return float(value)
 
 
 def check_flag(name: str, flag: str, value: Any) -> bool:
