@@ -58,7 +58,7 @@ class StridedMaxima {
 };
 
 // Where the k-th largest element is likely to be among the maxima, or a little behind.
-inline int likely_rank(const SearchPlan& plan) { return int(plan.rank + plan.spread * 1.5F) + 1; }
+inline int likely_rank(const SearchPlan& plan) { return int(plan.rank + plan.deviation * 1.35F) + 1; }
 
 // Whether a row is so short that all of it is kept; it then is its own first block.
 static_assert(kMaxRankedK + kMaxRankedK / 2 < kFirstBlock);

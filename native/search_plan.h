@@ -29,6 +29,7 @@ struct SearchPlan {
   float rank;       // expected rank of the k-th largest element among the group maxima, counted from 0
   float spread;     // half the distance, in ranks, between the two pivots of the first pass
   float slope;      // ranks per element near the k-th largest
+  float deviation;  // standard deviation of the rank, from row to row
 
   // Chunks go to the groups in turn, and the elements of a chunk to groups far apart, so that neighbours, which are
   // often alike, do not meet in one. With chunk c = i / chunk and place p = i % chunk of element i:
@@ -79,6 +80,7 @@ struct SearchPlan {
     // So far that the k-th largest lies between the pivots nearly always, if these then leave few enough elements; else
     // as far as tells most.
     const double deviation = std::sqrt(variance > 0 ? variance : 0.0);
+    plan.deviation = float(deviation);
     const double wide = std::fmin(2.5 * deviation, 0.3 * kResolved * plan.slope);
     plan.spread = float(std::floor(std::fmax(0.9 * deviation, wide) * 1024 + 0.5) / 1024);
     return plan;
