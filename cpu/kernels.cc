@@ -37,9 +37,13 @@ const IsaKernels& isa() {
 
 int width_index(int item_bytes) { return item_bytes == 1 ? 0 : item_bytes == 2 ? 1 : item_bytes == 4 ? 2 : 3; }
 
+// For rows of n elements.
+SearchPlan plan_of(const Request& request, int64_t n, int item_bytes) {
+  return SearchPlan::make(int32_t(ranked(request) ? std::min(n, kFirstBlock) : n), int32_t(request.k), item_bytes);
+}
+
 Job job_of(const Request& request, const void* operand) {
-  const auto n = int32_t(ranked(request) ? std::min(request.n, kFirstBlock) : request.n);
-  return {request, SearchPlan::make(n, int32_t(request.k), request.item_bytes), operand};
+  return {request, plan_of(request, request.n, request.item_bytes), operand};
 }
 
 // Calls rows(begin, end) on ranges of rows, each long enough to be worth a task.
@@ -81,6 +85,15 @@ void topk(const Request& request, const void* operand, void* values, int32_t* in
   const Job job = job_of(request, operand);
   for_rows(request, parallel, [&](int64_t begin, int64_t end) {
     isa().topk[width_index(request.item_bytes)](job, values, indices, begin, end);
+  });
+}
+
+void bucketed(const Request& request, const Buckets& buckets, const void* operand, void* values, int32_t* indices,
+              Parallel& parallel) {
+  const int candidate_bytes = std::max(4, request.item_bytes);
+  const BucketedJob job{request, buckets, plan_of(request, buckets.candidates(), candidate_bytes), operand};
+  for_rows(request, parallel, [&](int64_t begin, int64_t end) {
+    isa().bucketed[width_index(request.item_bytes)](job, values, indices, begin, end);
   });
 }
 

@@ -15,7 +15,7 @@ from jax_rtopk import TopK, _native, export_disabled_checks, topk, topk_mask, to
 @pytest.fixture
 def cuda(monkeypatch):
     """A CUDA back end to lower for: that needs neither a GPU nor the kernels."""
-    monkeypatch.setitem(_native.BACKENDS, "cuda", _native.Backend(None, _native.PREFIX))
+    monkeypatch.setitem(_native.BACKENDS, "cuda", _native.Backend(None, _native.PREFIX, frozenset(_native.OPERATIONS)))
     jax.clear_caches()
     yield
     jax.clear_caches()
