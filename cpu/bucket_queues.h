@@ -30,38 +30,34 @@ class BucketQueues {
   void fill(const Row& row) {
     int64_t line = 0;
     for (; line < levels_; ++line) take_line(row, line, int32_t(line));  // whole lines: no bucket is that small
-    switch (levels_) {
-      case 1:
-        line = take_lines<1>(row, line);
-        break;
-      case 2:
-        line = take_lines<2>(row, line);
-        break;
-      case 3:
-        line = take_lines<3>(row, line);
-        break;
-      case 4:
-        line = take_lines<4>(row, line);
-        break;
+    if (levels_ == 1) {
+      take_lines<1>(row, line);
+    } else if (levels_ == 2) {
+      take_lines<2>(row, line);
+    } else if (levels_ == 3) {
+      take_lines<3>(row, line);
+    } else if (levels_ == 4) {
+      take_lines<4>(row, line);
     }
     for (; line * columns_ < row.n(); ++line) take_line(row, line, levels_);
   }
 
   // Writes what is kept, the first of each bucket, then the second of each, and so on, and where it is in the row.
-  void copy_to(Lane* lanes, int32_t* indices) const {
+  void copy_to(Lane* __restrict__ lanes, int32_t* __restrict__ indices) const {
+    const int32_t columns = columns_;
     for (int32_t level = 0; level < levels_; ++level) {
       const Lane* const kept = lanes_.data() + level * stride_;
       const Lane* const line = lines_.data() + level * stride_;
-      for (int32_t column = 0; column < columns_; ++column) {
-        *lanes++ = kept[column];
-        *indices++ = int32_t(line[column]) * columns_ + column;
+      for (int32_t column = 0; column < columns; ++column) {
+        lanes[column] = kept[column];
+        indices[column] = int32_t(line[column]) * columns + column;
       }
+      lanes += columns;
+      indices += columns;
     }
   }
 
  private:
-  static constexpr int kLines = 8;  // together
-
   // One line, or what there is of it, into queues whose first `filled` levels hold something.
   void take_line(const Row& row, int64_t line, int32_t filled) {
     const int64_t begin = line * columns_, end = begin + columns_ < row.n() ? begin + columns_ : row.n();
@@ -95,30 +91,41 @@ class BucketQueues {
     V::store(line, number);
   }
 
-  // As many lines as can be read in whole vectors, into full queues of kLevels. Returns the first line that is left.
+  // As many lines as can be read in whole vectors, into full queues of kLevels. `line` becomes the first that is left.
   template <int kLevels>
-  int64_t take_lines(const Row& from, int64_t line) {
+  void take_lines(const Row& row, int64_t& line) {
+    take_lines<kLevels, 8>(row, line);
+    take_lines<kLevels, 4>(row, line);
+    take_lines<kLevels, 2>(row, line);
+    take_lines<kLevels, 1>(row, line);
+  }
+
+  // The same, kLines at a time.
+  template <int kLevels, int kLines>
+  void take_lines(const Row& from, int64_t& line) {
     const Row row = from;  // which no store can change, so it stays in registers
     const int64_t columns = columns_, stride = stride_;
+    Lane *const all_lanes = lanes_.data(), *const all_lines = lines_.data();
     for (; (line + kLines - 1) * columns + stride <= row.n(); line += kLines) {
       for (int64_t column = 0; column < stride; column += Row::kLanes) {
         Reg lane[kLevels], number[kLevels];
         for (int level = 0; level < kLevels; ++level) {
-          lane[level] = V::load(lanes_.data() + level * stride + column);
-          number[level] = V::load(lines_.data() + level * stride + column);
+          lane[level] = V::load(all_lanes + level * stride + column);
+          number[level] = V::load(all_lines + level * stride + column);
         }
 #pragma GCC unroll 8
         for (int i = 0; i < kLines; ++i) {
-          const Reg lanes = row.lanes(int32_t((line + i) * columns + column));
-          insert<kLevels>(lane, number, lanes, V::set1(Lane(line + i)));
+          const int64_t at = (line + i) * columns + column;
+          // The next lines, or the next row: the CPU does not foresee that many places to read from.
+          row.prefetch(at + kLines * columns);
+          insert<kLevels>(lane, number, row.lanes(int32_t(at)), V::set1(Lane(line + i)));
         }
         for (int level = 0; level < kLevels; ++level) {
-          V::store(lanes_.data() + level * stride + column, lane[level]);
-          V::store(lines_.data() + level * stride + column, number[level]);
+          V::store(all_lanes + level * stride + column, lane[level]);
+          V::store(all_lines + level * stride + column, number[level]);
         }
       }
     }
-    return line;
   }
 
   template <int kLevels>

@@ -11,7 +11,7 @@
 
 #include "cpu/batch.h"
 #include "cpu/bucket_queues.h"
-#include "cpu/index_set.h"
+#include "cpu/index_order.h"
 #include "cpu/kernels_isa.h"
 #include "cpu/radix_sort.h"
 #include "cpu/row.h"
@@ -36,7 +36,7 @@ class BucketedSelector {
         places_(first_.size()),
         stored_{stored_request(request_, count_), job.plan, lanes_.data()},
         selector_(stored_),
-        set_(request_.n) {}
+        order_(request_.n, count_) {}
 
   // Writes what is selected in rows [begin, end).
   void select_to(int64_t begin, int64_t end, Bits* values, int32_t* indices) {
@@ -83,8 +83,7 @@ class BucketedSelector {
       row_.bits_of(lanes, k_, values);
       return;
     }
-    for (int32_t j = 0; j < k_; ++j) set_.insert(indices[j]);
-    set_.drain(indices);
+    order_.sort(indices, k_);
     if (request_.sorted) sort(row, indices);
     for (int32_t j = 0; j < k_; ++j) values[j] = row.bits(indices[j]);
   }
@@ -100,11 +99,11 @@ class BucketedSelector {
     const bool least = last == Stored::kNone;
     const Counts above = count_above(row, least ? last : last - 1, last);
     if ((least ? count_ : above.low) == k_) return;
+    ties_.clear();
     for (int32_t j = 0; j < count_; ++j) {
-      if (candidates[j] == last) set_.insert(index[j]);
+      if (candidates[j] == last) ties_.push_back(index[j]);
     }
-    ties_.resize(size_t(least ? count_ - above.high : above.low - above.high));
-    set_.drain(ties_.data());
+    order_.sort(ties_.data(), int32_t(ties_.size()));
     const int32_t* tie = ties_.data();
     for (int32_t j = 0; j < k_; ++j) {
       if (lanes[j] == last) indices[j] = *tie++;
@@ -146,7 +145,7 @@ class BucketedSelector {
   std::vector<int32_t> places_;
   const Job stored_;
   Selector<Word> selector_;
-  IndexSet set_;
+  IndexOrder order_;
   std::vector<int32_t> ties_;
   RadixSort<Word> sorter_;
 };

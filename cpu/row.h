@@ -69,6 +69,11 @@ class Row {
   // The kLanes elements from i, all inside the row.
   __attribute__((always_inline)) Reg lanes(int32_t i) const { return lanes_of(V::widen(bits_ + i)); }
 
+  // May be of elements behind the row.
+  void prefetch(int64_t i) const {
+    __builtin_prefetch(reinterpret_cast<const char*>(bits_) + i * int64_t(sizeof(Bits)));
+  }
+
   // Calls f(index of the first element, lanes, which of them are inside the row) over [begin, end).
   template <class F>
   __attribute__((always_inline)) void sweep(int32_t begin, int32_t end, F f) const {
