@@ -94,7 +94,9 @@ class BucketQueues {
   // As many lines as can be read in whole vectors, into full queues of kLevels. `line` becomes the first that is left.
   template <int kLevels>
   void take_lines(const Row& row, int64_t& line) {
-    take_lines<kLevels, 8>(row, line);
+    // The next ones are fetched meanwhile, and must find room in the innermost cache.
+    constexpr int64_t kFetched = 1 << 14;  // bytes
+    if (8 * int64_t(columns_) * Row::kItemBytes <= kFetched) take_lines<kLevels, 8>(row, line);
     take_lines<kLevels, 4>(row, line);
     take_lines<kLevels, 2>(row, line);
     take_lines<kLevels, 1>(row, line);

@@ -30,6 +30,7 @@ class Row {
   using Reg = typename V::Reg;
   using Mask = typename V::Mask;
   static constexpr int kLanes = V::kLanes;
+  static constexpr int64_t kItemBytes = sizeof(Bits);
   static constexpr Mask kAll = Mask((1ULL << kLanes) - 1);
   static constexpr int kMaxChunk = 16 / int(sizeof(Bits));         // of a search plan
   static constexpr Lane kNone = std::numeric_limits<Lane>::min();  // in lanes outside the row: no key is less

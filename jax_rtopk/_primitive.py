@@ -1,4 +1,4 @@
-"""The primitives topk_p, mask_p, sparsify_p and bucketed_p, and beside them their rules: abstract eval, batching, jvp, lowering.
+"""The primitives, and beside them their abstract eval, batching, jvp and lowerings.
 
 All select along the last axis; every leading axis is a batch axis. Parameters: the attributes that docs/architecture.md
 gives the FFI target of the same name, and `implementation`.

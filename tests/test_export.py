@@ -81,7 +81,8 @@ def test_refused_without_the_disabled_checks():
 
 
 def test_names_of_the_disabled_checks():
-    checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in ("topk", "mask", "sparsify")}
+    names = ("topk", "mask", "sparsify", "bucketed")
+    checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in names}
     assert set(export_disabled_checks()) == checks
 
 

@@ -97,5 +97,6 @@ print(jax.device_count())
 
 def test_public_names():
     recall = {"BucketPlan", "expected_recall", "expected_recall_early_stop", "plan_buckets", "recall_variance"}
-    assert set(jax_rtopk.__all__) == recall | {"TopK", "export_disabled_checks", "topk", "topk_mask", "topk_sparsify"}
+    selection = {"TopK", "approx_topk", "export_disabled_checks", "topk", "topk_mask", "topk_sparsify"}
+    assert set(jax_rtopk.__all__) == recall | selection
     assert jax_rtopk.__version__[0].isdigit()
