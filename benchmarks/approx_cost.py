@@ -3,15 +3,19 @@
     python benchmarks/approx_cost.py                # some minutes; writes benchmarks/results/approx_cost.json
     python benchmarks/approx_cost.py --seconds 1    # a rough look, writes nothing
 
-Float32 normal rows, unsorted, recall .95, on the CPU; all ways of one shape take turns, medians. The constants are
-nanoseconds of one core: times are multiplied by the cores that shared them.
+Float32 normal rows, unsorted, recall .95, on one core of the CPU; all ways of one shape take turns, medians. What is
+measured is the processor time, in nanoseconds a row, which other programs on the machine disturb less.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import time
 from functools import partial
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before XLA counts the cores
 
 import jax
 import numpy as np
@@ -19,13 +23,14 @@ from plotting import RESULTS, ROOT
 from timing import machine, take_turns
 
 from jax_rtopk import approx_topk, topk
-from jax_rtopk._plan import fewest_buckets
+from jax_rtopk._plan import FEW, fewest_buckets
 
 SECONDS = 6.0
 TARGET = 0.95
-ELEMENTS = 2**22
+ELEMENTS = 2**21
 SHAPES = [(n, k) for n in (1024, 4096, 16384, 65536, 262144) for k in (16, 64, 256, 512, 2048) if 4 * k <= n]
-BUCKET_KS = (1, 2, 3, 4, 6, 8, 12, 16)
+BUCKET_KS = (1, 2, 3, 4, 5, 8, 16)
+FEWEST_BUCKETS = 64
 
 
 def measure(n: int, k: int, seconds: float) -> dict[str, dict]:
@@ -41,41 +46,48 @@ def measure(n: int, k: int, seconds: float) -> dict[str, dict]:
     for name, (function, _) in ways.items():
         jitted = jax.jit(partial(function, k=k, sorted=False))
         sides[name] = lambda jitted=jitted: jax.block_until_ready(jitted(x))
-    times = take_turns(sides, seconds)
+    times = take_turns(sides, seconds, clock=time.process_time)
     return {
         name: {**plan, "ns": round(times[name]["median_ms"] * 1e6 / x.shape[0], 1)} for name, (_, plan) in ways.items()
     }
 
 
 def fit(terms: list[list[float]], times: list[float]) -> list[float]:
-    """Least squares of the relative errors."""
+    """What each term costs, by least squares of the relative errors."""
     weights = 1 / np.array(times)
     return np.linalg.lstsq(np.array(terms) * weights[:, None], np.ones(len(times)), rcond=None)[0].round(3).tolist()
 
 
-def report(cases: list[dict], cores: int) -> None:
-    for many in (False, True):
-        chosen = [case for case in cases if (case["k"] > 256) == many]
-        print(f"\nk {'above' if many else 'up to'} 256: ns of one core = per element * n + per selected * k")
-        for way in ("exact", "max_iter=1", "max_iter=2"):
-            terms = [[case["n"], case["k"]] for case in chosen]
-            constants = fit(terms, [case["ways"][way]["ns"] * cores for case in chosen])
-            print(f"  {way}: {constants}")
-        element, selected = fit(
-            [[case["n"], case["k"]] for case in chosen], [case["ways"]["exact"]["ns"] * cores for case in chosen]
-        )
-        print("  bucketed, less exact selection from the candidates: per element * n + per selected * k")
-        for bucket_k in BUCKET_KS:
-            terms, times = [], []
-            for case in chosen:
-                for way in case["ways"].values():
-                    if way.get("bucket_k") == bucket_k:
-                        candidates = way["num_buckets"] * bucket_k
-                        rest = way["ns"] * cores - element * candidates - selected * case["k"]
-                        terms.append(case["n"])
-                        times.append(rest)
-            if terms:
-                print(f"    bucket_k={bucket_k}: {np.median(np.array(times) / np.array(terms)):.3f} an element")
+def report(cases: list[dict]) -> None:
+    """The constants of jax_rtopk/_plan.py."""
+    few, many = ([case for case in cases if (case["k"] > FEW) == above] for above in (False, True))
+    exact_few = fit([[case["n"], case["k"] ** 2] for case in few], [case["ways"]["exact"]["ns"] for case in few])
+    exact_many = fit([[case["n"], case["k"]] for case in many], [case["ways"]["exact"]["ns"] for case in many])
+    print(
+        f"exact: {exact_few[0]} n + {exact_few[1]} k^2 up to a k of {FEW}, {exact_many[0]} n + {exact_many[1]} k beyond"
+    )
+    early = [(case, passes, case["ways"][f"max_iter={passes}"]["ns"]) for case in cases for passes in (1, 2)]
+    found = fit([[case["n"], passes * case["n"], case["k"]] for case, passes, _ in early], [ns for *_, ns in early])
+    print("early stopping: {} n + {} max_iter n + {} k".format(*found))
+    terms, times = [], []
+    for case in cases:
+        n, k = case["n"], case["k"]
+        for way in case["ways"].values():
+            if way.get("num_buckets", 0) < FEWEST_BUCKETS:  # fewer do not fill the vectors
+                continue
+            element, selected = exact_few if k <= FEW else exact_many
+            second = element * way["num_buckets"] * way["bucket_k"] + selected * (k * k if k <= FEW else k)
+            own = [k * k, 0] if k <= FEW else [0, k]
+            terms.append([n * (way["bucket_k"] == j) for j in BUCKET_KS] + own + [1])
+            times.append((way["ns"], second))
+    weights = 1 / np.array([ns for ns, _ in times])
+    rest = np.array([ns - second for ns, second in times])
+    found = np.linalg.lstsq(np.array(terms) * weights[:, None], rest * weights, rcond=None)[0]
+    *elements, squared, linear, row = found.round(3).tolist()
+    print(
+        f"buckets, beside that of the candidates: {squared} k^2 up to {FEW}, {linear} k beyond, {row} a row, and of n:"
+    )
+    print("   ", ", ".join(f"{x:.2f}" for x in np.interp(range(1, 17), BUCKET_KS, elements)))
 
 
 def main() -> None:
@@ -89,7 +101,7 @@ def main() -> None:
         print(
             f"{n}, {k}: " + ", ".join(f"{name} {way['ns']:.0f}" for name, way in cases[-1]["ways"].items()), flush=True
         )
-    report(cases, int(str(about["cores"])))
+    report(cases)
     if seconds == SECONDS:
         path = RESULTS / "approx_cost.json"
         path.write_text(json.dumps({"machine": about, "recall_target": TARGET, "cases": cases}, indent=1) + "\n")

@@ -9,16 +9,18 @@ from jax_rtopk._checks import check_recall, check_row
 from jax_rtopk._early_stop import expected_recall_early_stop
 from jax_rtopk._recall import bucketed_recall
 
-# The cost model, and the only place of it. Selecting k of n elements takes
-#     exactly           n * exact
-#     early stopped     n * (search + max_iter * counting)
-#     through buckets   n * STAGE1[bucket_k - 1] + (cost of selecting k of the num_buckets * bucket_k candidates exactly)
-# where what each of the k costs is the same in all, and left out. Up to a k of FEW exact selection goes another way
-# than for more, and costs less. PLACEHOLDER
+# The cost model, and the only place of it: nanoseconds a row, of one core, to select k of n elements unsorted. A k above
+# FEW is selected in another way, exactly and from the candidates of buckets. benchmarks/approx_cost.py measures it all
+# and prints these constants; benchmarks/results/approx_cost.json says on what machine.
 FEW = 256  # kMaxRankedK of cpu/policy.h
-EXACT_OF_FEW, EXACT_OF_MANY = 0.45, 1.45
-SEARCH, COUNTING = 0.6, 0.3
-STAGE1 = (0.19, 0.18, 0.24, 0.3, *(0.2 * bucket_k for bucket_k in range(5, 17)))
+# Exact: n * element + k^2 * square up to FEW, n * element + k * selected beyond.
+EXACT_FEW, EXACT_MANY = (0.53, 0.05), (1.50, 0.84)
+# Early stopping: n * (element + max_iter * counting) + k * selected.
+EARLY_STOP = (0.92, 0.09, 2.4)
+# Buckets: a row + n * STAGE1[bucket_k - 1] + k^2 * square up to FEW, k * selected beyond; and exact selection from the
+# candidates.
+ROW, ORDER_FEW, ORDER_MANY = 440.0, 0.015, 7.5
+STAGE1 = (0.36, 0.42, 0.46, 0.50, 0.95, 1.02, 1.08, 1.14, 1.24, 1.34, 1.44, 1.54, 1.64, 1.74, 1.84, 1.94)
 
 # The recall of early stopping depends on the values a little, beside the ranks: so far below what is expected it was at
 # most, where k is below n / 4 and where it is not.
@@ -42,18 +44,23 @@ class ApproxPlan(NamedTuple):
 
 def exact_cost(n: int, k: int) -> float:
     """What exact selection costs a row."""
-    return n * (EXACT_OF_FEW if k <= FEW else EXACT_OF_MANY)
+    if k <= FEW:
+        return n * EXACT_FEW[0] + k * k * EXACT_FEW[1]
+    return n * EXACT_MANY[0] + k * EXACT_MANY[1]
 
 
-def early_stop_cost(n: int, max_iter: int) -> float:
+def early_stop_cost(n: int, k: int, max_iter: int) -> float:
     """What early stopping costs a row."""
-    return n * (SEARCH + max_iter * COUNTING)
+    element, counting, selected = EARLY_STOP
+    return n * (element + max_iter * counting) + k * selected
 
 
 def plan_cost(n: int, k: int, num_buckets: int, bucket_k: int) -> float:
-    """What a bucket plan costs a row; where each element is a bucket of its own there is no stage 1."""
-    stage1 = 0.0 if num_buckets == n else n * STAGE1[bucket_k - 1]
-    return stage1 + exact_cost(num_buckets * bucket_k, k)
+    """What a bucket plan costs a row; where each element is a bucket of its own that is exact selection."""
+    if num_buckets == n:
+        return exact_cost(n, k)
+    order = k * k * ORDER_FEW if k <= FEW else k * ORDER_MANY
+    return ROW + n * STAGE1[bucket_k - 1] + order + exact_cost(num_buckets * bucket_k, k)
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +70,7 @@ def plan_approx(n: int, k: int, recall_target: float) -> ApproxPlan:
     cost = plan_cost(n, k, buckets.num_buckets, buckets.bucket_k)
     margin = EARLY_STOP_MARGINS[4 * k >= n]
     max_iter = 1
-    while early_stop_cost(n, max_iter) < cost:
+    while early_stop_cost(n, k, max_iter) < cost:
         if expected_recall_early_stop(n, k, max_iter) - margin >= recall_target:
             return ApproxPlan(max_iter, None)
         max_iter += 1

@@ -365,7 +365,7 @@ def test_errors(arguments, error, message, jit):
 
 def test_symbolic_row_length():
     shape = jax.export.symbolic_shape("rows, n", constraints=["n >= 8"])
-    with pytest.raises(ValueError, match="approx_topk: the selection axis must have a static size.* size n.*use topk"):
+    with pytest.raises(ValueError, match=r"approx_topk: the selection axis must have a static size.* size n.*use topk"):
         jax.eval_shape(lambda x: approx_topk(x, 8), jax.ShapeDtypeStruct(shape, jnp.float32))
 
 
