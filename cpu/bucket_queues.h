@@ -1,7 +1,7 @@
 // The buckets of a row, and the elements that each keeps: vertical queues, a vector of buckets side by side.
 //
-// The row is a matrix whose columns are the buckets. It is streamed once, a few of its lines at a time, so that the
-// queues of a vector of columns are loaded and stored once for these few.
+// The row is a matrix whose columns are the buckets. It, or some columns of it, is streamed once, a few of its lines at
+// a time, so that the queues of a vector of columns are loaded and stored once for these few.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,11 @@ class BucketQueues {
   using Lane = typename Row::Lane;
   using Reg = typename Row::Reg;
 
-  explicit BucketQueues(const Buckets& buckets)
-      : columns_(int32_t(buckets.count)),
+  // For `columns` of the buckets, from `first` on.
+  BucketQueues(const Buckets& buckets, int32_t first, int32_t columns)
+      : pitch_(int32_t(buckets.count)),
+        first_(first),
+        columns_(columns),
         levels_(int32_t(buckets.kept)),
         stride_((columns_ + int64_t(Row::kLanes) - 1) / Row::kLanes * Row::kLanes),
         lanes_(size_t(levels_ * stride_)),
@@ -39,28 +42,28 @@ class BucketQueues {
     } else if (levels_ == 4) {
       take_lines<4>(row, line);
     }
-    for (; line * columns_ < row.n(); ++line) take_line(row, line, levels_);
+    for (; line * pitch_ + first_ < row.n(); ++line) take_line(row, line, levels_);
   }
 
-  // Writes what is kept, the first of each bucket, then the second of each, and so on, and where it is in the row.
+  // Writes what is kept to its place among the candidates of the row: the first of each bucket, then the second of
+  // each, and so on; and where it is in the row.
   void copy_to(Lane* __restrict__ lanes, int32_t* __restrict__ indices) const {
-    const int32_t columns = columns_;
+    const int32_t columns = columns_, pitch = pitch_, first = first_;
     for (int32_t level = 0; level < levels_; ++level) {
       const Lane* const kept = lanes_.data() + level * stride_;
       const Lane* const line = lines_.data() + level * stride_;
+      const int64_t to = int64_t(level) * pitch + first;
       for (int32_t column = 0; column < columns; ++column) {
-        lanes[column] = kept[column];
-        indices[column] = int32_t(line[column]) * columns + column;
+        lanes[to + column] = kept[column];
+        indices[to + column] = int32_t(line[column]) * pitch + first + column;
       }
-      lanes += columns;
-      indices += columns;
     }
   }
 
  private:
   // One line, or what there is of it, into queues whose first `filled` levels hold something.
   void take_line(const Row& row, int64_t line, int32_t filled) {
-    const int64_t begin = line * columns_, end = begin + columns_ < row.n() ? begin + columns_ : row.n();
+    const int64_t begin = line * pitch_ + first_, end = begin + columns_ < row.n() ? begin + columns_ : row.n();
     const Reg number = V::set1(Lane(line));
     row.sweep(int32_t(begin), int32_t(end),
               [&](int32_t i, auto lanes, auto) { insert(i - begin, lanes, number, filled); });
@@ -106,9 +109,9 @@ class BucketQueues {
   template <int kLevels, int kLines>
   void take_lines(const Row& from, int64_t& line) {
     const Row row = from;  // which no store can change, so it stays in registers
-    const int64_t columns = columns_, stride = stride_;
+    const int64_t pitch = pitch_, first = first_, stride = stride_;
     Lane *const all_lanes = lanes_.data(), *const all_lines = lines_.data();
-    for (; (line + kLines - 1) * columns + stride <= row.n(); line += kLines) {
+    for (; (line + kLines - 1) * pitch + first + stride <= row.n(); line += kLines) {
       for (int64_t column = 0; column < stride; column += Row::kLanes) {
         Reg lane[kLevels], number[kLevels];
         for (int level = 0; level < kLevels; ++level) {
@@ -117,9 +120,9 @@ class BucketQueues {
         }
 #pragma GCC unroll 8
         for (int i = 0; i < kLines; ++i) {
-          const int64_t at = (line + i) * columns + column;
+          const int64_t at = (line + i) * pitch + first + column;
           // The next lines, or the next row: the CPU does not foresee that many places to read from.
-          row.prefetch(at + kLines * columns);
+          row.prefetch(at + kLines * pitch);
           insert<kLevels>(lane, number, row.lanes(int32_t(at)), V::set1(Lane(line + i)));
         }
         for (int level = 0; level < kLevels; ++level) {
@@ -143,7 +146,8 @@ class BucketQueues {
     line[0] = V::choose(greater, number, line[0]);
   }
 
-  const int32_t columns_, levels_;
+  const int32_t pitch_;  // between the lines
+  const int32_t first_, columns_, levels_;
   const int64_t stride_;  // between the levels: columns_, rounded up to whole vectors
   // Of what is kept; [level * stride_ + column]. Columns behind the last bucket hold anything.
   std::vector<Lane> lanes_;

@@ -1,4 +1,4 @@
-// Bucketed top-k: what the buckets of a row keep, and of that the exact top-k.
+// The second stage of bucketed top-k: the exact top-k of what the buckets of each row keep.
 //
 // The candidates lie bucket by bucket, not by index, and the exact selection gives ties to the first in that order. So
 // it finds the right keys, and perhaps the wrong ones among equal elements, which are then put right.
@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cpu/batch.h"
-#include "cpu/bucket_queues.h"
 #include "cpu/index_order.h"
 #include "cpu/kernels_isa.h"
 #include "cpu/radix_sort.h"
@@ -20,45 +19,45 @@
 namespace jax_rtopk::RTOPK_ISA {
 
 template <class Bits>
-class BucketedSelector {
+class CandidateSelector {
  public:
-  explicit BucketedSelector(const BucketedJob& job)
+  using Word = typename Row<Bits>::Word;
+  using Lane = typename Row<Bits>::Lane;
+
+  // Of a few rows at a time, at most group(job), the candidates will be in `lanes`, row after row.
+  CandidateSelector(const BucketedJob& job, const Lane* lanes)
       : job_(job),
         request_(job.request),
         k_(int32_t(request_.k)),
         count_(int32_t(job.buckets.candidates())),
-        group_(max(1, min(kMostRows, int32_t(kGroupBytes / (count_ * int64_t(sizeof(Word))))))),
         row_(KeyMap<Bits>::make(request_.kind, !request_.largest, false), nullptr, int32_t(request_.n)),
-        queues_(job.buckets),
-        lanes_(size_t(group_) * size_t(count_)),
-        indices_(lanes_.size()),
-        first_(size_t(group_) * size_t(k_)),
+        lanes_(lanes),
+        first_(size_t(group(job)) * size_t(k_)),
         places_(first_.size()),
-        stored_{stored_request(request_, count_), job.plan, lanes_.data()},
+        stored_{stored_request(request_, count_), job.plan, lanes},
         selector_(stored_),
         order_(request_.n, count_) {}
 
-  // Writes what is selected in rows [begin, end).
-  void select_to(int64_t begin, int64_t end, Bits* values, int32_t* indices) {
-    for (int64_t row = begin; row < end; row += group_) {
-      const int64_t rows = end - row < group_ ? end - row : group_;
-      for (int64_t i = 0; i < rows; ++i) {
-        queues_.fill(at(row + i));
-        queues_.copy_to(lanes_.data() + i * count_, indices_.data() + i * count_);
-      }
-      selector_.for_batches(0, rows, [&](Batch& batch, int64_t first) {
-        selector_.select_to(batch, first, first_.data(), places_.data());
-      });
-      for (int64_t i = 0; i < rows; ++i) finish(i, at(row + i), values + (row + i) * k_, indices + (row + i) * k_);
+  static int32_t group(const BucketedJob& job) {
+    constexpr int64_t kMostRows = 4, kBytes = 1 << 13;
+    const int64_t fit = kBytes / (job.buckets.candidates() * int64_t(sizeof(Word)));
+    return int32_t(fit < 1 ? 1 : fit > kMostRows ? kMostRows : fit);
+  }
+
+  Row<Bits> row(int64_t i) const { return row_.at(static_cast<const Bits*>(job_.operand) + i * request_.n); }
+
+  // Writes what is selected in rows [begin, end); the candidates' indices are in `index`.
+  void select_to(int64_t begin, int64_t end, const int32_t* index, Bits* values, int32_t* indices) {
+    selector_.for_batches(0, end - begin, [&](Batch& batch, int64_t first) {
+      selector_.select_to(batch, first, first_.data(), places_.data());
+    });
+    for (int64_t i = 0; i < end - begin; ++i) {
+      finish(i, row(begin + i), index + i * count_, values + (begin + i) * k_, indices + (begin + i) * k_);
     }
   }
 
  private:
-  using Word = typename Row<Bits>::Word;
-  using Lane = typename Row<Bits>::Lane;
   using Stored = Row<Word>;  // of the candidates' lanes, which are their own keys
-  static constexpr int32_t kMostRows = 4;
-  static constexpr int64_t kGroupBytes = 1 << 13;
   static constexpr Kind kStoredKind = std::is_signed_v<Lane> ? Kind::kSigned : Kind::kUnsigned;
 
   static Request stored_request(const Request& request, int64_t count) {
@@ -70,15 +69,12 @@ class BucketedSelector {
     return stored;
   }
 
-  Row<Bits> at(int64_t row) const { return row_.at(static_cast<const Bits*>(job_.operand) + row * request_.n); }
-
   // Writes what is selected in the i-th row of the group, of which the keys are known.
-  void finish(int64_t i, const Row<Bits>& row, Bits* values, int32_t* indices) {
-    const int32_t* const index = indices_.data() + i * count_;
+  void finish(int64_t i, const Row<Bits>& row, const int32_t* index, Bits* values, int32_t* indices) {
     const int32_t* const places = places_.data() + i * k_;
     const Lane* const lanes = reinterpret_cast<const Lane*>(first_.data()) + i * k_;
     for (int32_t j = 0; j < k_; ++j) indices[j] = index[places[j]];
-    settle_ties(lanes_.data() + i * count_, index, lanes, indices);
+    settle_ties(lanes_ + i * count_, index, lanes, indices);
     if (request_.sorted && order_ties(lanes, indices)) {
       row_.bits_of(lanes, k_, values);
       return;
@@ -135,12 +131,9 @@ class BucketedSelector {
   const Request& request_;
   const int32_t k_;
   const int32_t count_;  // of candidates in a row
-  const int32_t group_;  // rows whose candidates are selected from together
   const Row<Bits> row_;
-  BucketQueues<Row<Bits>> queues_;
-  // Of each row of the group: its candidates, and what is selected of them, by their places.
-  std::vector<Lane> lanes_;
-  std::vector<int32_t> indices_;
+  const Lane* const lanes_;
+  // What is selected of each row of the group, and its places among the candidates.
   std::vector<Word> first_;
   std::vector<int32_t> places_;
   const Job stored_;

@@ -9,18 +9,19 @@ from jax_rtopk._checks import check_recall, check_row
 from jax_rtopk._early_stop import expected_recall_early_stop
 from jax_rtopk._recall import bucketed_recall
 
-# The cost model, and the only place of it: nanoseconds a row, of one core, to select k of n elements unsorted. A k above
-# FEW is selected in another way, exactly and from the candidates of buckets. benchmarks/approx_cost.py measures it all
-# and prints these constants; benchmarks/results/approx_cost.json says on what machine.
+# The cost model, and the only place of it: nanoseconds a row, of one core, to select k of n elements unsorted. For a k
+# above FEW both exact selection, from the candidates of buckets too, and what follows it go another way.
+# benchmarks/approx_cost.py measures it all and prints these constants; benchmarks/results/approx_cost.json says on what
+# machine.
 FEW = 256  # kMaxRankedK of cpu/policy.h
 # Exact: n * element + k^2 * square up to FEW, n * element + k * selected beyond.
-EXACT_FEW, EXACT_MANY = (0.53, 0.05), (1.50, 0.84)
+EXACT_FEW, EXACT_MANY = (0.64, 0.045), (1.55, 0.75)
 # Early stopping: n * (element + max_iter * counting) + k * selected.
-EARLY_STOP = (0.92, 0.09, 2.4)
+EARLY_STOP = (0.97, 0.10, 2.2)
 # Buckets: a row + n * STAGE1[bucket_k - 1] + k^2 * square up to FEW, k * selected beyond; and exact selection from the
 # candidates.
-ROW, ORDER_FEW, ORDER_MANY = 440.0, 0.015, 7.5
-STAGE1 = (0.36, 0.42, 0.46, 0.50, 0.95, 1.02, 1.08, 1.14, 1.24, 1.34, 1.44, 1.54, 1.64, 1.74, 1.84, 1.94)
+ROW, ORDER_FEW, ORDER_MANY = 380.0, 0.019, 6.6
+STAGE1 = (0.42, 0.45, 0.53, 0.56, 1.05, 1.11, 1.18, 1.24, 1.30, 1.36, 1.42, 1.49, 1.55, 1.61, 1.67, 1.73)
 
 # The recall of early stopping depends on the values a little, beside the ranks: so far below what is expected it was at
 # most, where k is below n / 4 and where it is not.

@@ -21,7 +21,6 @@ from jax_rtopk import (
     expected_recall_early_stop,
     export_disabled_checks,
     recall_variance,
-    topk,
 )
 from jax_rtopk._plan import ApproxPlan, BucketPlan, plan_approx
 
@@ -122,6 +121,15 @@ def test_indices_that_are_close_together():
     x = np.zeros((1, 2**20), np.int32)
     x[0, 2**19 : 2**19 + 200] = np.arange(200)
     check(x, 150, 4096, sorted=False)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64], ids=lambda t: np.dtype(t).name)
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_one_long_row(dtype, is_sorted):
+    """So long that the threads share its buckets."""
+    x = oracle.operand(np.random.default_rng(10), np.dtype(dtype), (1, 2**18 + 77), "bits")
+    check(x, 100, 1001, sorted=is_sorted)
+    check(x, 500, 203, 3, sorted=is_sorted)
 
 
 def test_transforms():
@@ -235,8 +243,8 @@ def test_malformed_calls_are_refused(backend, buckets, message):
 def recall(x, k, **arguments):
     """The mean share of the true top k."""
     _, got = jax.jit(lambda x: approx_topk(x, k, sorted=False, **arguments))(x)
-    true = jax.jit(lambda x: topk(x, k, sorted=False))(x).indices
-    found = [np.isin(g, t, assume_unique=True).mean() for g, t in zip(np.asarray(got), np.asarray(true), strict=True)]
+    true = np.argpartition(-x, k - 1, axis=-1)[:, :k]
+    found = [np.isin(g, t, assume_unique=True).mean() for g, t in zip(np.asarray(got), true, strict=True)]
     return float(np.mean(found))
 
 
@@ -268,10 +276,13 @@ def test_measured_recall_is_the_expected_one(n, k, b, j):
 
 @pytest.mark.parametrize(("n", "k"), [(64, 8), (256, 32), (2048, 16), (4096, 512), (16384, 128)])
 @pytest.mark.parametrize("target", [0.8, 0.95, 0.99])
-def test_recall_is_at_least_what_is_asked_for(n, k, target):
+def test_recall_is_at_least_what_is_asked_for(backend, n, k, target):
     rows = 2**20 // n
+    if backend.name == "emulated" and plan_approx(n, k, target).buckets is None:
+        rows = 2**13 // n + 1  # the search is emulated; its recall has tests of its own
     x = np.random.default_rng([n, k]).standard_normal((rows, n)).astype(np.float32)
-    assert recall(x, k, recall_target=target) >= target - 0.003  # the noise of the mean
+    noise = 0.003 * math.sqrt(2**20 / (rows * n))
+    assert recall(x, k, recall_target=target) >= target - noise
 
 
 def test_correlated_rows():
