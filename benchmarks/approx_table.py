@@ -54,7 +54,10 @@ def measure(rows: int, n: int, k: int, target: float, seconds: float) -> dict[st
         "jnp.max": side(partial(jnp.max, axis=-1)),
     }
     return {
-        **{"rows": rows, "n": n, "k": k, "recall_target": target},
+        "rows": rows,
+        "n": n,
+        "k": k,
+        "recall_target": target,
         "way": describe(plan_approx(n, k, target)),
         "recall": round(float(recall), 4),
         "sides": take_turns(sides, seconds),
