@@ -18,10 +18,13 @@ REST = 0.02  # seconds between sides: OpenMP threads of the last one still spin 
 SHORTEST = 2e-3  # a sample of less than this many seconds would be mostly clock
 
 
-def take_turns(sides: dict[str, Callable[[], object]], seconds: float = 8.0) -> dict[str, dict[str, float]]:
+def take_turns(
+    sides: dict[str, Callable[[], object]], seconds: float = 8.0, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, dict[str, float]]:
     """Milliseconds a call of each side: median and quartiles over rounds in which every side has a turn.
 
-    The order within a round is random. `seconds` bounds the whole, but there are at least 7 rounds.
+    The order within a round is random. `seconds` bounds the whole, but there are at least 7 rounds. `clock` tells what
+    is measured, in seconds.
     """
     calls = {}
     for name, side in sides.items():
@@ -37,10 +40,10 @@ def take_turns(sides: dict[str, Callable[[], object]], seconds: float = 8.0) -> 
         for name in order:
             time.sleep(REST)
             side = sides[name]
-            start = time.perf_counter()
+            start = clock()
             for _ in range(calls[name]):
                 side()
-            samples[name].append((time.perf_counter() - start) / calls[name])
+            samples[name].append((clock() - start) / calls[name])
     return {name: summary(values) for name, values in samples.items()}
 
 

@@ -46,6 +46,21 @@ ffi::Error run_topk(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult valu
   });
 }
 
+ffi::Error run_bucketed(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult values, AnyResult indices, int64_t k,
+                        int64_t num_buckets, int64_t bucket_k, bool largest, bool sorted) {
+  const Buckets buckets{num_buckets, bucket_k};
+  const Decoded decoded = decode_bucketed(operand, *values, *indices, k, buckets, largest, sorted);
+  const Request& request = decoded.request;
+  if (decoded.error.failure() || request.rows == 0 || request.k == 0) return decoded.error;
+  prefer_huge_pages_for(*values);
+  prefer_huge_pages_for(*indices);
+  Parallel parallel = parallel_over(pool);
+  return guarded([&] {
+    bucketed(request, buckets, operand.untyped_data(), values->untyped_data(),
+             static_cast<int32_t*>(indices->untyped_data()), parallel);
+  });
+}
+
 ffi::Error run_mask(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult result, int64_t k, bool largest,
                     bool by_magnitude, int64_t max_iter) {
   const Decoded decoded = decode_mask(operand, *result, k, largest, by_magnitude, max_iter);
@@ -78,11 +93,12 @@ ffi::Error run_sparsify(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult 
 auto context() { return ffi::Ffi::Bind().Ctx<ffi::ThreadPool>(); }
 
 XLA_FFI_DEFINE_HANDLER(topk_handler, run_topk, bind_topk(context()));
+XLA_FFI_DEFINE_HANDLER(bucketed_handler, run_bucketed, bind_bucketed(context()));
 XLA_FFI_DEFINE_HANDLER(mask_handler, run_mask, bind_mask(context()));
 XLA_FFI_DEFINE_HANDLER(sparsify_handler, run_sparsify, bind_sparsify(context()));
 
 }  // namespace
 
-Handlers handlers() { return {topk_handler, mask_handler, sparsify_handler}; }
+Handlers handlers() { return {topk_handler, mask_handler, sparsify_handler, bucketed_handler}; }
 
 }  // namespace jax_rtopk

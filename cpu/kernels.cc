@@ -37,9 +37,13 @@ const IsaKernels& isa() {
 
 int width_index(int item_bytes) { return item_bytes == 1 ? 0 : item_bytes == 2 ? 1 : item_bytes == 4 ? 2 : 3; }
 
+// For rows of n elements.
+SearchPlan plan_of(const Request& request, int64_t n, int item_bytes) {
+  return SearchPlan::make(int32_t(ranked(request) ? std::min(n, kFirstBlock) : n), int32_t(request.k), item_bytes);
+}
+
 Job job_of(const Request& request, const void* operand) {
-  const auto n = int32_t(ranked(request) ? std::min(request.n, kFirstBlock) : request.n);
-  return {request, SearchPlan::make(n, int32_t(request.k), request.item_bytes), operand};
+  return {request, plan_of(request, request.n, request.item_bytes), operand};
 }
 
 // Calls rows(begin, end) on ranges of rows, each long enough to be worth a task.
@@ -66,6 +70,13 @@ void for_selected(const Request& request, const void* operand, Parallel& paralle
   }
 }
 
+// Into how many parts, of buckets, each row is cut for the threads to share: 1 where there are rows enough for them.
+int64_t shares_of_buckets(const Request& request, const Buckets& buckets, const Parallel& parallel) {
+  constexpr int64_t kFewestBuckets = 64;  // for which it is worth it
+  if (!long_and_few(request, parallel)) return 1;
+  return std::clamp<int64_t>(buckets.count / kFewestBuckets, 1, parallel.threads());
+}
+
 }  // namespace
 
 void topk(const Request& request, const void* operand, void* values, int32_t* indices, Parallel& parallel) {
@@ -82,6 +93,27 @@ void topk(const Request& request, const void* operand, void* values, int32_t* in
   for_rows(request, parallel, [&](int64_t begin, int64_t end) {
     isa().topk[width_index(request.item_bytes)](job, values, indices, begin, end);
   });
+}
+
+void bucketed(const Request& request, const Buckets& buckets, const void* operand, void* values, int32_t* indices,
+              Parallel& parallel) {
+  const int candidate_bytes = std::max(4, request.item_bytes), width = width_index(request.item_bytes);
+  const BucketedJob job{request, buckets, plan_of(request, buckets.candidates(), candidate_bytes), operand};
+  const int64_t shares = shares_of_buckets(request, buckets, parallel);
+  if (shares == 1) {
+    for_rows(request, parallel,
+             [&](int64_t begin, int64_t end) { isa().bucketed[width](job, values, indices, begin, end); });
+    return;
+  }
+  std::vector<char> lanes(size_t(buckets.candidates() * candidate_bytes));
+  std::vector<int32_t> index(size_t(buckets.candidates()));
+  for (int64_t row = 0; row < request.rows; ++row) {
+    parallel.run(shares, [&](int64_t share) {
+      const int64_t first = share * buckets.count / shares, end = (share + 1) * buckets.count / shares;
+      isa().keep[width](job, row, int32_t(first), int32_t(end - first), lanes.data(), index.data());
+    });
+    isa().select_kept[width](job, row, lanes.data(), index.data(), values, indices);
+  }
 }
 
 void mask(const Request& request, const void* operand, uint8_t* mask, Parallel& parallel) {

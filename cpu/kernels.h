@@ -4,12 +4,17 @@
 #include <cstdint>
 
 #include "cpu/parallel.h"
+#include "native/buckets.h"
 #include "native/request.h"
 
 namespace jax_rtopk {
 
 // The k selected elements of each row (values[rows, k], indices[rows, k]).
 void topk(const Request& request, const void* operand, void* values, int32_t* indices, Parallel& parallel);
+
+// The k first of what the buckets of each row keep (values[rows, k], indices[rows, k]).
+void bucketed(const Request& request, const Buckets& buckets, const void* operand, void* values, int32_t* indices,
+              Parallel& parallel);
 
 // 1 at the k selected elements of each row, 0 elsewhere (mask[rows, n]).
 void mask(const Request& request, const void* operand, uint8_t* mask, Parallel& parallel);

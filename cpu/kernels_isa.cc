@@ -2,132 +2,15 @@
 #include "cpu/kernels_isa.h"
 
 #include <cstring>
+#include <vector>
 
 #include "cpu/batch.h"
-#include "cpu/early_search.h"
-#include "cpu/exact.h"
-#include "cpu/policy.h"
-#include "cpu/radix_sort.h"
-#include "cpu/row_search.h"
+#include "cpu/bucket_queues.h"
+#include "cpu/bucketed.h"
+#include "cpu/selector.h"
 
 namespace jax_rtopk::RTOPK_ISA {
 namespace {
-
-// Selects from a few rows at a time.
-template <class Bits>
-class Selector {
- public:
-  using Word = typename Row<Bits>::Word;
-  using Lane = typename Row<Bits>::Lane;
-
-  explicit Selector(const Job& job)
-      : job_(job),
-        request_(job.request),
-        k_(int32_t(request_.k)),
-        row_(KeyMap<Bits>::make(request_.kind, !request_.largest, request_.by_magnitude), nullptr,
-             int32_t(request_.n)) {}
-
-  // Calls select(batch, its first row) until all of rows [begin, end) are dealt with.
-  template <class Select>
-  void for_batches(int64_t begin, int64_t end, Select select) const {
-    // As many rows as stay in the innermost cache, with what is noted of each: for a search that is more.
-    const auto fit = int32_t(kBatchBytes / (request_.n * int64_t(sizeof(Bits))));
-    const int64_t rows = max(1, min(fit, ranked(request_) ? kRankedBatch : kSearchBatch));
-    const auto up_to = [end](int64_t row) { return row < end ? row : end; };
-    for (int64_t row = begin; row < end; row += rows) {
-      const int64_t next = up_to(row + rows), after = up_to(next + rows);
-      Batch batch(int(next - row), reinterpret_cast<const char*>(bits(next)),
-                  reinterpret_cast<const char*>(bits(after)));
-      select(batch, row);
-    }
-  }
-
-  const Bits* bits(int64_t row) const { return static_cast<const Bits*>(job_.operand) + row * request_.n; }
-
-  // Calls sink(row, indices, count) with the indices selected in each of the rows, ascending, some at a time.
-  template <class Sink>
-  void select(Batch& batch, int64_t begin, Sink sink) {
-    const uint32_t collected = collect(batch, begin);
-    if (collected != 0) Survivors<Row<Bits>>::reduce(survivors_, batch, collected, k_);
-    batch.each([&](int i) {
-      if (collected >> i & 1) {
-        sink(begin + i, survivors_[i].indices(), k_);
-      } else {
-        emit(row(begin + i), emission(i), [&](const int32_t* indices, int32_t n) { sink(begin + i, indices, n); });
-      }
-    });
-  }
-
-  // Writes what is selected in each of the rows, in the order that the request asks for.
-  void select_to(Batch& batch, int64_t begin, Bits* values, int32_t* indices) {
-    const uint32_t collected = collect(batch, begin);
-    if (request_.sorted && collected != 0) {
-      Survivors<Row<Bits>>::sort(survivors_, batch, collected, k_, sorter_);
-    } else if (collected != 0) {
-      Survivors<Row<Bits>>::reduce(survivors_, batch, collected, k_);
-    }
-    batch.each([&](int i) {
-      const int64_t at = (begin + i) * k_;
-      if (collected >> i & 1) {
-        const auto& from = survivors_[i];
-        std::memcpy(indices + at, request_.sorted ? from.sorted_indices() : from.indices(),
-                    size_t(k_) * sizeof(int32_t));
-        row_.bits_of(request_.sorted ? from.sorted_lanes() : from.lanes(), k_, values + at);
-      } else {
-        write_emission(row(begin + i), emission(i), values + at, indices + at);
-      }
-    });
-  }
-
- private:
-  static constexpr int32_t kRankedBatch = 4, kSearchBatch = 2;
-  static constexpr int64_t kBatchBytes = 1 << 13;
-
-  Row<Bits> row(int64_t index) const { return row_.at(bits(index)); }
-
-  // Finds what is selected. A bit for each row says whether its survivors include that, and may include more; of the
-  // others the emission tells what is.
-  uint32_t collect(Batch& batch, int64_t begin) {
-    const auto row_at = [&](int i) { return row(begin + i); };
-    if (ranked(request_)) {
-      RTOPK_ISA::collect(batch, row_at, job_.plan, maxima_, survivors_);
-      return ~0U;
-    }
-    if (k_ == row_.n()) return 0;
-    return search(batch, row_at, job_.plan, request_.most_passes(), searches_, survivors_);
-  }
-
-  Emission<Row<Bits>> emission(int i) const {
-    if (k_ == row_.n()) return whole(row_);
-    return searches_[i].emission();
-  }
-
-  void write_emission(const Row<Bits>& row, const Emission<Row<Bits>>& emission, Bits* values, int32_t* indices) {
-    int32_t* to = indices;
-    emit(row, emission, [&](const int32_t* selected, int32_t count) {
-      std::memcpy(to, selected, size_t(count) * sizeof(int32_t));
-      to += count;
-    });
-    if (request_.sorted) sort(row, indices);
-    for (int32_t i = 0; i < k_; ++i) values[i] = row.bits(indices[i]);
-  }
-
-  void sort(const Row<Bits>& row, int32_t* indices) {
-    auto* const elements = sorter_.elements(k_);
-    for (int32_t i = 0; i < k_; ++i) elements[i] = {Row<Bits>::key_of(row.lane(indices[i])), indices[i]};
-    const auto* const sorted = sorter_.sort_descending();
-    for (int32_t i = 0; i < k_; ++i) indices[i] = sorted[i].index;
-  }
-
-  const Job& job_;
-  const Request& request_;
-  const int32_t k_;
-  const Row<Bits> row_;
-  StridedMaxima<Row<Bits>> maxima_[kRankedBatch];
-  Survivors<Row<Bits>> survivors_[max(kRankedBatch, kSearchBatch)];
-  EarlySearch<Row<Bits>> searches_[kSearchBatch];
-  RadixSort<Word> sorter_;
-};
 
 template <class Bits>
 void topk(const Job& job, void* values, int32_t* indices, int64_t begin, int64_t end) {
@@ -164,16 +47,53 @@ void sparsify(const Job& job, void* dense, int64_t begin, int64_t end) {
   });
 }
 
+template <class Bits>
+void bucketed(const BucketedJob& job, void* values, int32_t* indices, int64_t begin, int64_t end) {
+  const int64_t group = CandidateSelector<Bits>::group(job), count = job.buckets.candidates();
+  std::vector<typename Row<Bits>::Lane> lanes(size_t(group * count));
+  std::vector<int32_t> index(lanes.size());
+  BucketQueues<Row<Bits>> queues(job.buckets, 0, int32_t(job.buckets.count));
+  CandidateSelector<Bits> selector(job, lanes.data());
+  for (int64_t row = begin; row < end; row += group) {
+    const int64_t next = row + group < end ? row + group : end;
+    for (int64_t i = 0; i < next - row; ++i) {
+      queues.fill(selector.row(row + i));
+      queues.copy_to(lanes.data() + i * count, index.data() + i * count);
+    }
+    selector.select_to(row, next, index.data(), static_cast<Bits*>(values), indices);
+  }
+}
+
+template <class Bits>
+void keep(const BucketedJob& job, int64_t row, int32_t first, int32_t columns, void* lanes, int32_t* index) {
+  BucketQueues<Row<Bits>> queues(job.buckets, first, columns);
+  const auto* const bits = static_cast<const Bits*>(job.operand) + row * job.request.n;
+  const auto map = KeyMap<Bits>::make(job.request.kind, !job.request.largest, false);
+  queues.fill(Row<Bits>(map, bits, int32_t(job.request.n)));
+  queues.copy_to(static_cast<typename Row<Bits>::Lane*>(lanes), index);
+}
+
+template <class Bits>
+void select_kept(const BucketedJob& job, int64_t row, const void* lanes, const int32_t* index, void* values,
+                 int32_t* indices) {
+  CandidateSelector<Bits> selector(job, static_cast<const typename Row<Bits>::Lane*>(lanes));
+  selector.select_to(row, row + 1, index, static_cast<Bits*>(values), indices);
+}
+
 #define RTOPK_NAME(isa) RTOPK_NAME_TEXT(isa)
 #define RTOPK_NAME_TEXT(isa) #isa
 
 }  // namespace
 
 const IsaKernels& kernels() {
-  static constexpr IsaKernels table{RTOPK_NAME(RTOPK_ISA),
-                                    {topk<uint8_t>, topk<uint16_t>, topk<uint32_t>, topk<uint64_t>},
-                                    {mask<uint8_t>, mask<uint16_t>, mask<uint32_t>, mask<uint64_t>},
-                                    {sparsify<uint8_t>, sparsify<uint16_t>, sparsify<uint32_t>, sparsify<uint64_t>}};
+  static constexpr IsaKernels table{
+      RTOPK_NAME(RTOPK_ISA),
+      {topk<uint8_t>, topk<uint16_t>, topk<uint32_t>, topk<uint64_t>},
+      {mask<uint8_t>, mask<uint16_t>, mask<uint32_t>, mask<uint64_t>},
+      {sparsify<uint8_t>, sparsify<uint16_t>, sparsify<uint32_t>, sparsify<uint64_t>},
+      {bucketed<uint8_t>, bucketed<uint16_t>, bucketed<uint32_t>, bucketed<uint64_t>},
+      {keep<uint8_t>, keep<uint16_t>, keep<uint32_t>, keep<uint64_t>},
+      {select_kept<uint8_t>, select_kept<uint16_t>, select_kept<uint32_t>, select_kept<uint64_t>}};
   return table;
 }
 

@@ -13,9 +13,12 @@
 namespace jax_rtopk {
 
 // Too few rows to keep the threads busy.
-inline bool worth_splitting(const Request& request, const Parallel& parallel) {
+inline bool long_and_few(const Request& request, const Parallel& parallel) {
   constexpr int64_t kLongRow = 1 << 18;
-  return ranked(request) && request.n >= kLongRow && request.rows < parallel.threads();
+  return request.n >= kLongRow && request.rows < parallel.threads();
+}
+inline bool worth_splitting(const Request& request, const Parallel& parallel) {
+  return ranked(request) && long_and_few(request, parallel);
 }
 
 // Selects from the rows of one operand, one after the other. The segments' top-k are the candidates for the row's.

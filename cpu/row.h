@@ -30,6 +30,7 @@ class Row {
   using Reg = typename V::Reg;
   using Mask = typename V::Mask;
   static constexpr int kLanes = V::kLanes;
+  static constexpr int64_t kItemBytes = sizeof(Bits);
   static constexpr Mask kAll = Mask((1ULL << kLanes) - 1);
   static constexpr int kMaxChunk = 16 / int(sizeof(Bits));         // of a search plan
   static constexpr Lane kNone = std::numeric_limits<Lane>::min();  // in lanes outside the row: no key is less
@@ -68,6 +69,11 @@ class Row {
   Lane lane(int32_t i) const { return lane_of(map_(bits_[i])); }
   // The kLanes elements from i, all inside the row.
   __attribute__((always_inline)) Reg lanes(int32_t i) const { return lanes_of(V::widen(bits_ + i)); }
+
+  // May be of elements behind the row.
+  void prefetch(int64_t i) const {
+    __builtin_prefetch(reinterpret_cast<const char*>(bits_) + i * int64_t(sizeof(Bits)));
+  }
 
   // Calls f(index of the first element, lanes, which of them are inside the row) over [begin, end).
   template <class F>

@@ -23,6 +23,20 @@ auto bind_topk(Binding context) {
       .template Attr<int64_t>("max_iter");
 }
 
+// (context..., operand, values, indices, k, num_buckets, bucket_k, largest, sorted)
+template <class Binding>
+auto bind_bucketed(Binding context) {
+  return std::move(context)
+      .template Arg<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Attr<int64_t>("k")
+      .template Attr<int64_t>("num_buckets")
+      .template Attr<int64_t>("bucket_k")
+      .template Attr<bool>("largest")
+      .template Attr<bool>("sorted");
+}
+
 // (context..., operand, mask, k, largest, by_magnitude, max_iter)
 template <class Binding>
 auto bind_mask(Binding context) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "native/buckets.h"
 #include "native/request.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -145,6 +146,27 @@ inline Decoded decode_topk(const ffi::AnyBuffer& operand, const ffi::AnyBuffer& 
   if (internal::is_operand(operand, indices)) return internal::invalid(internal::in_place_error("indices"));
   decoded.request.largest = largest;
   decoded.request.sorted = sorted;
+  return decoded;
+}
+
+inline Decoded decode_bucketed(const ffi::AnyBuffer& operand, const ffi::AnyBuffer& values,
+                               const ffi::AnyBuffer& indices, int64_t k, const Buckets& buckets, bool largest,
+                               bool sorted) {
+  Decoded decoded = decode_topk(operand, values, indices, k, largest, sorted, 0);
+  if (decoded.error.failure()) return decoded;
+  const int64_t n = decoded.request.n;
+  if (buckets.count < 1 || buckets.count > n) {
+    return internal::invalid("num_buckets must be between 1 and the row length " + std::to_string(n) + ", got " +
+                             std::to_string(buckets.count));
+  }
+  if (buckets.kept < 1 || buckets.kept > n / buckets.count) {
+    return internal::invalid("bucket_k must be between 1 and the size of the smallest bucket, " +
+                             std::to_string(n / buckets.count) + ", got " + std::to_string(buckets.kept));
+  }
+  if (buckets.candidates() < k) {
+    return internal::invalid("num_buckets * bucket_k must be at least k=" + std::to_string(k) + ", got " +
+                             std::to_string(buckets.candidates()));
+  }
   return decoded;
 }
 

@@ -1,4 +1,4 @@
-// The three handlers that a back end offers to XLA, under the names that docs/architecture.md gives their targets.
+// The handlers that a back end offers to XLA, under the names that docs/architecture.md gives their targets.
 #pragma once
 
 #include "xla/ffi/api/c_api.h"
@@ -9,6 +9,7 @@ struct Handlers {
   XLA_FFI_Handler* topk;
   XLA_FFI_Handler* mask;
   XLA_FFI_Handler* sparsify;
+  XLA_FFI_Handler* bucketed = nullptr;  // not every back end has it
 };
 
 // Each native module links exactly one back end, which defines this.

@@ -1,7 +1,8 @@
-"""Row-wise top-k for JAX as native XLA custom calls: exact or early-stopped, on CPU and CUDA."""
+"""Row-wise top-k for JAX as native XLA custom calls: exact or approximate, on CPU and CUDA."""
 
 from importlib import metadata as _metadata
 
+from jax_rtopk._approx import approx_topk
 from jax_rtopk._early_stop import expected_recall_early_stop
 from jax_rtopk._plan import BucketPlan, plan_buckets
 from jax_rtopk._recall import expected_recall, recall_variance
@@ -12,6 +13,7 @@ from jax_rtopk._topk import export_disabled_checks, topk, topk_mask, topk_sparsi
 __all__ = [
     "BucketPlan",
     "TopK",
+    "approx_topk",
     "expected_recall",
     "expected_recall_early_stop",
     "export_disabled_checks",

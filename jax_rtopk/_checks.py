@@ -187,6 +187,17 @@ def check_max_iter(name: str, max_iter: Any) -> int:
     return min(passes, 2**31 - 1)  # no search takes so many
 
 
+def check_static_row(name: str, operand: jax.Array, axis: int) -> int:
+    """The row length as a Python int, for plans that are made of it."""
+    size = operand.shape[axis]
+    if not isinstance(size, int):
+        raise ValueError(
+            f"{name}: the selection axis must have a static size, as how to select depends on it, got the symbolic "
+            f"size {size}. Export a program for each size that is needed, or use topk."
+        )
+    return size
+
+
 def check_row(name: str, n: Any, k: Any, *, n_name: str = "n") -> tuple[int, int]:
     """A row length and a k to reckon with, of which there is something to be found."""
     length, count = _static_int(name, n_name, n), _static_int(name, "k", k)

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-OPERATIONS = ("topk", "mask", "sparsify")
+OPERATIONS = ("topk", "mask", "sparsify", "bucketed")
 PREFIX = "jax_rtopk_"  # of every FFI target name
 
 
@@ -24,6 +24,7 @@ class Backend:
 
     module: Any  # offers targets() -> dict of capsules
     prefix: str
+    operations: frozenset[str]  # those of `OPERATIONS` that it has; the others run in pure JAX
 
     def target(self, operation: str) -> str:
         """The FFI target name of one of `OPERATIONS`."""
@@ -36,8 +37,8 @@ def register(module: Any, platform: str, *, prefix: str = PREFIX) -> Backend:
     Tests pass a `prefix` of their own to run another module beside the real one.
     """
     capsules = module.targets()
-    backend = Backend(module, prefix)
-    for operation in OPERATIONS:
+    backend = Backend(module, prefix, frozenset(name for name in OPERATIONS if PREFIX + name in capsules))
+    for operation in backend.operations:
         target = backend.target(operation)
         jax.ffi.register_ffi_target(target, capsules[PREFIX + operation], platform=platform)
         _declare_batch_partitionable(target)

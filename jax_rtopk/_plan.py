@@ -1,21 +1,31 @@
-"""The cheapest bucket plan that reaches a recall."""
+"""The cheapest way that reaches a recall: the bucket plan, and whether it, early stopping or exact selection is."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from jax_rtopk._checks import check_recall, check_row
+from jax_rtopk._early_stop import expected_recall_early_stop
 from jax_rtopk._recall import bucketed_recall
 
-# The cost model, and the only place of it. Selecting k of n elements through buckets costs
-#     n * STAGE1[bucket_k - 1] + num_buckets * bucket_k * STAGE2,
-# and selecting them exactly n * STAGE2; what selecting costs for each of the k is the same in both and left out.
-# The unit is an AVX2 instruction. Until a benchmark writes measured costs here, the numbers are counts:
-# - stage 1 takes three instructions, a comparison and two blends, to pass eight elements by one level of their queues;
-# - exact selection takes 2.3 instructions an element and 85 for each of the k, which is within a tenth of what
-#   benchmarks/results/instructions.json counts for float32 rows of 256 elements and more.
-STAGE1 = tuple(3 / 8 * bucket_k for bucket_k in range(1, 17))
-STAGE2 = 2.3
+# The cost model, and the only place of it: nanoseconds a row, of one core, to select k of n elements unsorted. For a k
+# above FEW both exact selection, from the candidates of buckets too, and what follows it go another way.
+# benchmarks/approx_cost.py measures it all and prints these constants; benchmarks/results/approx_cost.json says on what
+# machine.
+FEW = 256  # kMaxRankedK of cpu/policy.h
+# Exact: n * element + k^2 * square up to FEW, n * element + k * selected beyond.
+EXACT_FEW, EXACT_MANY = (0.64, 0.045), (1.55, 0.75)
+# Early stopping: n * (element + max_iter * counting) + k * selected.
+EARLY_STOP = (0.97, 0.10, 2.2)
+# Buckets: a row + n * STAGE1[bucket_k - 1] + k^2 * square up to FEW, k * selected beyond; and exact selection from the
+# candidates.
+ROW, ORDER_FEW, ORDER_MANY = 380.0, 0.019, 6.6
+STAGE1 = (0.42, 0.45, 0.53, 0.56, 1.05, 1.11, 1.18, 1.24, 1.30, 1.36, 1.42, 1.49, 1.55, 1.61, 1.67, 1.73)
+
+# The recall of early stopping depends on the values a little, beside the ranks: so far below what is expected it was at
+# most, where k is below n / 4 and where it is not.
+EARLY_STOP_MARGINS = (0.0015, 0.007)
 
 
 class BucketPlan(NamedTuple):
@@ -26,10 +36,46 @@ class BucketPlan(NamedTuple):
     expected_recall: float
 
 
-def plan_cost(n: int, num_buckets: int, bucket_k: int) -> float:
-    """What the plan costs a row; where each element is a bucket of its own there is no stage 1."""
-    stage1 = 0.0 if num_buckets == n else n * STAGE1[bucket_k - 1]
-    return stage1 + num_buckets * bucket_k * STAGE2
+class ApproxPlan(NamedTuple):
+    """How to select: through buckets where there are some, otherwise with `max_iter` (0: exactly)."""
+
+    max_iter: int
+    buckets: BucketPlan | None
+
+
+def exact_cost(n: int, k: int) -> float:
+    """What exact selection costs a row."""
+    if k <= FEW:
+        return n * EXACT_FEW[0] + k * k * EXACT_FEW[1]
+    return n * EXACT_MANY[0] + k * EXACT_MANY[1]
+
+
+def early_stop_cost(n: int, k: int, max_iter: int) -> float:
+    """What early stopping costs a row."""
+    element, counting, selected = EARLY_STOP
+    return n * (element + max_iter * counting) + k * selected
+
+
+def plan_cost(n: int, k: int, num_buckets: int, bucket_k: int) -> float:
+    """What a bucket plan costs a row; where each element is a bucket of its own that is exact selection."""
+    if num_buckets == n:
+        return exact_cost(n, k)
+    order = k * k * ORDER_FEW if k <= FEW else k * ORDER_MANY
+    return ROW + n * STAGE1[bucket_k - 1] + order + exact_cost(num_buckets * bucket_k, k)
+
+
+@lru_cache(maxsize=4096)
+def plan_approx(n: int, k: int, recall_target: float) -> ApproxPlan:
+    """The cheapest way of all; `n` and `k` are at least 1."""
+    buckets = plan_buckets(n, k, recall_target=recall_target)
+    cost = plan_cost(n, k, buckets.num_buckets, buckets.bucket_k)
+    margin = EARLY_STOP_MARGINS[4 * k >= n]
+    max_iter = 1
+    while early_stop_cost(n, k, max_iter) < cost:
+        if expected_recall_early_stop(n, k, max_iter) - margin >= recall_target:
+            return ApproxPlan(max_iter, None)
+        max_iter += 1
+    return ApproxPlan(0, None) if buckets.num_buckets == n else ApproxPlan(0, buckets)
 
 
 def plan_buckets(n: int, k: int, *, recall_target: float = 0.95) -> BucketPlan:
@@ -62,18 +108,18 @@ def plan_buckets(n: int, k: int, *, recall_target: float = 0.95) -> BucketPlan:
     """
     n, k = check_row("plan_buckets", n, k)
     recall_target = check_recall("plan_buckets", recall_target)
-    best, cost = BucketPlan(n, 1, 1.0), plan_cost(n, n, 1)
+    best, cost = BucketPlan(n, 1, 1.0), plan_cost(n, k, n, 1)
     for bucket_k in range(1, min(len(STAGE1), k) + 1):
         if n * STAGE1[bucket_k - 1] >= cost:
             continue
-        num_buckets = _fewest_buckets(n, k, bucket_k, recall_target)
-        if num_buckets and plan_cost(n, num_buckets, bucket_k) < cost:
-            cost = plan_cost(n, num_buckets, bucket_k)
+        num_buckets = fewest_buckets(n, k, bucket_k, recall_target)
+        if num_buckets and plan_cost(n, k, num_buckets, bucket_k) < cost:
+            cost = plan_cost(n, k, num_buckets, bucket_k)
             best = BucketPlan(num_buckets, bucket_k, bucketed_recall(n, k, num_buckets, bucket_k))
     return best
 
 
-def _fewest_buckets(n: int, k: int, bucket_k: int, recall_target: float) -> int | None:
+def fewest_buckets(n: int, k: int, bucket_k: int, recall_target: float) -> int | None:
     """The fewest buckets with which a `bucket_k` reaches the recall, if any do."""
     # More buckets never find less: what a bucket finds is a concave function of its size, so evener sizes find more.
     fewest, most = -(-k // bucket_k), n // bucket_k

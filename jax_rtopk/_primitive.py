@@ -1,7 +1,7 @@
-"""The primitives topk_p, mask_p and sparsify_p, and beside them their abstract eval, batching, jvp and lowerings.
+"""The primitives, and beside them their abstract eval, batching, jvp and lowerings.
 
-All three select along the last axis; every leading axis is a batch axis. Parameters: `k`, the flags that
-docs/architecture.md gives the FFI target of the same name, `max_iter` (0: exact) and `implementation`.
+All select along the last axis; every leading axis is a batch axis. Parameters: the attributes that docs/architecture.md
+gives the FFI target of the same name, and `implementation`.
 """
 
 from __future__ import annotations
@@ -60,28 +60,29 @@ def _lower(
     ctx: mlir.LoweringRuleContext,
     operand: Any,
     *,
-    max_iter: int,
     implementation: str | None,
     straight_through: bool = False,  # concerns the derivative only
-    **flags: Any,
+    **attributes: Any,
 ) -> Any:
     aval: Any = ctx.avals_in[0]
-    empty = flags["k"] == 0 or 0 in aval.shape  # needs no kernel, so "native" has nothing to insist on
-    backend = _native.BACKENDS.get(platform) if platform else None
+    empty = attributes["k"] == 0 or 0 in aval.shape  # needs no kernel, so "native" has nothing to insist on
+    backends = {name: found for name, found in _native.BACKENDS.items() if operation.name in found.operations}
+    backend = backends.get(platform) if platform else None
     if implementation == "native" and backend is None and not empty:
         raise NotImplementedError(
             'jax_rtopk: implementation="native" needs native code for the platform, got '
             f"{platform or 'one for which there is none'}; this installation has it for: "
-            f"{', '.join(_native.BACKENDS) or f'none, as {_native.missing_because()}'}. Pass implementation=None to "
+            f"{', '.join(backends) or f'none, as {_native.missing_because()}'}. Pass implementation=None to "
             "use pure JAX where there is none, or reinstall jax_rtopk with it (JAX_RTOPK_CUDA=ON for cuda)."
         )
     if implementation == "xla" or backend is None or empty:
-        exact = partial(operation.definition, float_order=platform == "cpu", **flags)
-        return mlir.lower_fun(exact, multiple_results=len(operation.results) > 1)(ctx, operand)
+        attributes.pop("max_iter", None)  # the definitions answer exactly
+        definition = partial(operation.definition, float_order=platform == "cpu", **attributes)
+        return mlir.lower_fun(definition, multiple_results=len(operation.results) > 1)(ctx, operand)
     native = jax.ffi.ffi_lowering(
-        backend.target(operation.name), extra_attributes=_sharding_attributes(operation, aval.shape, flags["k"])
+        backend.target(operation.name), extra_attributes=_sharding_attributes(operation, aval.shape, attributes["k"])
     )
-    return native(ctx, operand, max_iter=max_iter, **flags)
+    return native(ctx, operand, **attributes)
 
 
 def _sharding_attributes(operation: _Operation, shape: tuple[Any, ...], k: int) -> dict[str, mlir.ir.Attribute]:
@@ -113,6 +114,7 @@ def _sharding_attributes(operation: _Operation, shape: tuple[Any, ...], k: int) 
 topk_p = _primitive(_Operation("topk", _xla.topk, results=(None, np.int32), dense=False))
 mask_p = _primitive(_Operation("mask", _xla.mask, results=(np.bool_,), dense=True))
 sparsify_p = _primitive(_Operation("sparsify", _xla.sparsify, results=(None,), dense=True))
+bucketed_p = _primitive(_Operation("bucketed", _xla.bucketed, results=(None, np.int32), dense=False))
 
 
 def _zero_tangent(result: Any) -> ad.Zero:
@@ -124,9 +126,9 @@ def _strongly_typed(tangent: Any) -> Any:
     return lax.convert_element_type(tangent, tangent.dtype)
 
 
-def _topk_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+def _selection_jvp(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     (operand,), (tangent,) = primals, tangents
-    values, indices = topk_p.bind(operand, **params)
+    values, indices = primitive.bind(operand, **params)
     if isinstance(tangent, ad.Zero):
         return (values, indices), (_zero_tangent(values), _zero_tangent(indices))
     return (values, indices), (_xla.take_rows(_strongly_typed(tangent), indices), _zero_tangent(indices))
@@ -163,6 +165,7 @@ def _keep_tangent(mask: Any, tangent: Any) -> Any:
     return jnp.where(mask, tangent, jnp.zeros_like(tangent))
 
 
-ad.primitive_jvps[topk_p] = _topk_jvp
+for _p in (topk_p, bucketed_p):
+    ad.primitive_jvps[_p] = partial(_selection_jvp, _p)
 ad.primitive_jvps[mask_p] = _mask_jvp
 ad.primitive_jvps[sparsify_p] = _sparsify_jvp

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
 import jax
 import jax.export
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from jax_rtopk import _native
-from jax_rtopk._checks import check_axis, check_flag, check_implementation, check_k, check_max_iter, check_operand
+from jax_rtopk._checks import check_flag, check_max_iter
 from jax_rtopk._primitive import mask_p, sparsify_p, topk_p
 from jax_rtopk._result import TopK
-
-Implementation = Literal["native", "xla"]
-
-
-def _prepare(
-    name: str, operand: Any, k: Any, axis: Any, max_iter: Any, implementation: Any
-) -> tuple[jax.Array, int, dict[str, Any]]:
-    """Checks what all three take; returns the operand with the selection axis last, that axis, and parameters."""
-    x = check_operand(name, operand)
-    position = check_axis(name, axis, x)
-    check_implementation(name, implementation)
-    params = {
-        "k": check_k(name, k, x, position),
-        "max_iter": check_max_iter(name, max_iter),
-        "implementation": implementation,
-    }
-    return _move(x, position, x.ndim - 1), position, params
-
-
-def _move(x: jax.Array, source: int, destination: int) -> jax.Array:
-    # Outside jit even a move to the same place is a call of some 10 microseconds.
-    return x if source == destination else jnp.moveaxis(x, source, destination)
+from jax_rtopk._rows import Implementation, move, prepare
 
 
 def topk(
@@ -99,14 +75,15 @@ def topk(
             symbolic size.
         NotImplementedError: if `implementation="native"` and there is no native code for the platform.
     """
-    rows, axis, params = _prepare("topk", operand, k, axis, max_iter, implementation)
+    rows, axis, params = prepare("topk", operand, k, axis, implementation)
     results = topk_p.bind(
         rows,
         largest=check_flag("topk", "largest", largest),
         sorted=check_flag("topk", "sorted", sorted),
+        max_iter=check_max_iter("topk", max_iter),
         **params,
     )
-    return TopK(*(_move(result, rows.ndim - 1, axis) for result in results))
+    return TopK(*(move(result, rows.ndim - 1, axis) for result in results))
 
 
 def topk_mask(
@@ -143,14 +120,15 @@ def topk_mask(
         ValueError: as `topk`.
         NotImplementedError: as `topk`.
     """
-    rows, axis, params = _prepare("topk_mask", operand, k, axis, max_iter, implementation)
+    rows, axis, params = prepare("topk_mask", operand, k, axis, implementation)
     (mask,) = mask_p.bind(
         rows,
         largest=check_flag("topk_mask", "largest", largest),
         by_magnitude=False,
+        max_iter=check_max_iter("topk_mask", max_iter),
         **params,
     )
-    return _move(mask, rows.ndim - 1, axis)
+    return move(mask, rows.ndim - 1, axis)
 
 
 def topk_sparsify(
@@ -194,14 +172,15 @@ def topk_sparsify(
         ValueError: as `topk`.
         NotImplementedError: as `topk`.
     """
-    rows, axis, params = _prepare("topk_sparsify", operand, k, axis, max_iter, implementation)
+    rows, axis, params = prepare("topk_sparsify", operand, k, axis, implementation)
     (dense,) = sparsify_p.bind(
         rows,
         by_magnitude=check_flag("topk_sparsify", "by_magnitude", by_magnitude),
         straight_through=check_flag("topk_sparsify", "straight_through", straight_through),
+        max_iter=check_max_iter("topk_sparsify", max_iter),
         **params,
     )
-    return _move(dense, rows.ndim - 1, axis)
+    return move(dense, rows.ndim - 1, axis)
 
 
 def export_disabled_checks() -> list[jax.export.DisabledSafetyCheck]:

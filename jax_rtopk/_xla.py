@@ -1,6 +1,6 @@
-"""The pure-JAX definitions of the three operations: what every back end must return in exact mode.
+"""The pure-JAX definitions of the operations: what every back end must return, where no search stops early.
 
-They serve as the fallback where no native code is built, and answer exactly whatever `max_iter` says. All three work on
+They serve as the fallback where no native code is built, and answer exactly whatever `max_iter` says. All work on
 *keys* (see docs/architecture.md): unsigned integers whose order is the order of selection. `jax.lax.top_k` on the
 operand itself would not do: it has no `largest=False`, on the CPU it loses the payloads of NaNs of bfloat16 and
 float8_e5m2 before it compares them, and XLA's GPU kernel (f32, k <= 16, n >= 1024) has misplaced NaNs.
@@ -24,6 +24,41 @@ def topk(operand: jax.Array, *, k: int, largest: bool, sorted: bool, float_order
     `float_order` says that the platform's `lax.top_k` is known to follow IEEE 754 total order for float32.
     """
     indices = _topk_indices(operand, k=k, largest=largest, by_magnitude=False, float_order=float_order)
+    return _selected(operand, indices, sorted=sorted)
+
+
+def bucketed(
+    operand: jax.Array,
+    *,
+    k: int,
+    num_buckets: int,
+    bucket_k: int,
+    largest: bool,
+    sorted: bool,
+    float_order: bool,
+) -> tuple[jax.Array, jax.Array]:
+    """Values and int32 indices of the k first, along the last axis, of the `bucket_k` first of each bucket.
+
+    Element i is in bucket i mod `num_buckets`. No bucket has fewer than `bucket_k` elements.
+    """
+    keys = _wide(_keys(operand, largest=largest, by_magnitude=False))
+    n = operand.shape[-1]
+    lines = -(-n // num_buckets)
+    # What is padded comes last in its bucket, behind enough others.
+    padded = jnp.pad(keys, [(0, 0)] * (keys.ndim - 1) + [(0, lines * num_buckets - n)])
+    buckets = padded.reshape(*keys.shape[:-1], lines, num_buckets)
+    if bucket_k == 1:
+        line = lax.argmax(buckets, buckets.ndim - 2, np.int32)[..., None]
+    else:
+        line = lax.top_k(_ranked(jnp.swapaxes(buckets, -1, -2), float_order=float_order), bucket_k)[1]
+    kept = line * np.int32(num_buckets) + jnp.arange(num_buckets, dtype=np.int32)[:, None]
+    # Ascending, so that ties go to the lowest index again.
+    candidates = lax.sort(kept.reshape(*keys.shape[:-1], num_buckets * bucket_k))
+    first = lax.top_k(_ranked(take_rows(keys, candidates), float_order=float_order), k)[1]
+    return _selected(operand, take_rows(candidates, first), sorted=sorted)
+
+
+def _selected(operand: jax.Array, indices: jax.Array, *, sorted: bool) -> tuple[jax.Array, jax.Array]:
     if not sorted:
         indices = lax.sort(indices)
     # Gathered as integers: XLA's CPU gather of float8_e5m2 goes through a wider float, which changes signalling NaNs.
@@ -100,12 +135,18 @@ def _put_rows(operand: jax.Array, indices: jax.Array, updates: jax.Array) -> jax
 
 
 def _topk_indices(operand: jax.Array, *, k: int, largest: bool, by_magnitude: bool, float_order: bool) -> jax.Array:
-    keys = _keys(operand, largest=largest, by_magnitude=by_magnitude)
-    if keys.dtype.itemsize < 4:
-        keys = keys.astype(np.uint32)  # every platform can sort these
-    # The CPU's lax.top_k has a fast path for float32 alone.
-    ranked = _float32_in_order_of(keys) if float_order and keys.dtype == np.uint32 else keys
-    return lax.top_k(ranked, k)[1]
+    keys = _wide(_keys(operand, largest=largest, by_magnitude=by_magnitude))
+    return lax.top_k(_ranked(keys, float_order=float_order), k)[1]
+
+
+def _wide(keys: jax.Array) -> jax.Array:
+    """Keys that every platform can sort."""
+    return keys if keys.dtype.itemsize >= 4 else keys.astype(np.uint32)
+
+
+def _ranked(keys: jax.Array, *, float_order: bool) -> jax.Array:
+    """What to give `lax.top_k`, of which the CPU's has a fast path for float32 alone."""
+    return _float32_in_order_of(keys) if float_order and keys.dtype == np.uint32 else keys
 
 
 def _keys(operand: jax.Array, *, largest: bool, by_magnitude: bool) -> jax.Array:

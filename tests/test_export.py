@@ -17,7 +17,7 @@ from jax_rtopk import TopK, _native, export_disabled_checks, sharded_topk, topk,
 @pytest.fixture
 def cuda(monkeypatch):
     """A CUDA back end to lower for: that needs neither a GPU nor the kernels."""
-    monkeypatch.setitem(_native.BACKENDS, "cuda", _native.Backend(None, _native.PREFIX))
+    monkeypatch.setitem(_native.BACKENDS, "cuda", _native.Backend(None, _native.PREFIX, frozenset(_native.OPERATIONS)))
     jax.clear_caches()
     yield
     jax.clear_caches()
@@ -83,7 +83,8 @@ def test_refused_without_the_disabled_checks():
 
 
 def test_names_of_the_disabled_checks():
-    checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in ("topk", "mask", "sparsify")}
+    names = ("topk", "mask", "sparsify", "bucketed")
+    checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in names}
     assert set(export_disabled_checks()) == checks
 
 

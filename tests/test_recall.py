@@ -171,12 +171,12 @@ def test_no_plan_is_cheaper(n, k, target):
     plan = plan_buckets(n, k, recall_target=target)
     assert plan.expected_recall == expected_recall(n, k, *plan[:2]) >= target
     cheapest = min(
-        plan_cost(n, b, j)
+        plan_cost(n, k, b, j)
         for b in range(1, n + 1)
         for j in range(-(-k // b), min(n // b, len(STAGE1)) + 1)
         if expected_recall(n, k, b, j) >= target
     )
-    assert plan_cost(n, *plan[:2]) == cheapest
+    assert plan_cost(n, k, *plan[:2]) == cheapest
 
 
 def test_exact_plans():

@@ -48,6 +48,7 @@ struct Vec<uint32_t> {
   using Reg = __m256i;
   using Index = __m256i;
   using Mask = uint32_t;
+  using Choice = __m256i;
   static constexpr int kLanes = 8;
 
   static Reg set1(Lane x) { return _mm256_set1_epi32(x); }
@@ -55,6 +56,9 @@ struct Vec<uint32_t> {
   static void store(Lane* p, Reg x) { _mm256_storeu_si256((__m256i*)p, x); }
   static Reg max(Reg a, Reg b) { return _mm256_max_epi32(a, b); }
   static Mask gt(Reg a, Reg b) { return Mask(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(a, b)))); }
+  // The same to choose by: a lane of a where it is greater, of b elsewhere.
+  static Choice greater(Reg a, Reg b) { return _mm256_cmpgt_epi32(a, b); }
+  static Reg choose(Choice choice, Reg a, Reg b) { return _mm256_blendv_epi8(b, a, choice); }
   // count + 1 in lanes where a > b
   static Reg count_gt(Reg count, Reg a, Reg b) { return _mm256_sub_epi32(count, _mm256_cmpgt_epi32(a, b)); }
 
@@ -126,6 +130,7 @@ struct Vec<uint64_t> {
   using Reg = __m256i;
   using Index = __m128i;
   using Mask = uint32_t;
+  using Choice = __m256i;
   static constexpr int kLanes = 4;
 
   static Reg set1(Lane x) { return _mm256_set1_epi64x((long long)x); }
@@ -133,6 +138,8 @@ struct Vec<uint64_t> {
   static void store(Lane* p, Reg x) { _mm256_storeu_si256((__m256i*)p, x); }
   static Reg max(Reg a, Reg b) { return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b)); }
   static Mask gt(Reg a, Reg b) { return Mask(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(a, b)))); }
+  static Choice greater(Reg a, Reg b) { return _mm256_cmpgt_epi64(a, b); }
+  static Reg choose(Choice choice, Reg a, Reg b) { return _mm256_blendv_epi8(b, a, choice); }
   static Reg count_gt(Reg count, Reg a, Reg b) { return _mm256_sub_epi64(count, _mm256_cmpgt_epi64(a, b)); }
 
   static int64_t sum(Reg x) {

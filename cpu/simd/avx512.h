@@ -38,6 +38,7 @@ struct Vec<uint32_t> {
   using Reg = __m512i;
   using Index = __m512i;
   using Mask = uint32_t;
+  using Choice = __mmask16;
   static constexpr int kLanes = 16;
 
   static Reg set1(Lane x) { return _mm512_set1_epi32(int(x)); }
@@ -45,6 +46,9 @@ struct Vec<uint32_t> {
   static void store(Lane* p, Reg x) { _mm512_storeu_si512(p, x); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu32(a, b); }
   static Mask gt(Reg a, Reg b) { return in_register(_mm512_cmpgt_epu32_mask(a, b)); }
+  // The same to choose by: a lane of a where it is greater, of b elsewhere.
+  static Choice greater(Reg a, Reg b) { return _mm512_cmpgt_epu32_mask(a, b); }
+  static Reg choose(Choice choice, Reg a, Reg b) { return _mm512_mask_mov_epi32(b, choice, a); }
   // count + 1 in lanes where a > b
   static Reg count_gt(Reg count, Reg a, Reg b) {
     return _mm512_mask_sub_epi32(count, _mm512_cmpgt_epu32_mask(a, b), count, _mm512_set1_epi32(-1));
@@ -111,6 +115,7 @@ struct Vec<uint64_t> {
   using Reg = __m512i;
   using Index = __m256i;
   using Mask = uint32_t;
+  using Choice = __mmask8;
   static constexpr int kLanes = 8;
 
   static Reg set1(Lane x) { return _mm512_set1_epi64((long long)x); }
@@ -118,6 +123,8 @@ struct Vec<uint64_t> {
   static void store(Lane* p, Reg x) { _mm512_storeu_si512(p, x); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu64(a, b); }
   static Mask gt(Reg a, Reg b) { return in_register(_mm512_cmpgt_epu64_mask(a, b)); }
+  static Choice greater(Reg a, Reg b) { return _mm512_cmpgt_epu64_mask(a, b); }
+  static Reg choose(Choice choice, Reg a, Reg b) { return _mm512_mask_mov_epi64(b, choice, a); }
   static Reg count_gt(Reg count, Reg a, Reg b) {
     return _mm512_mask_sub_epi64(count, _mm512_cmpgt_epu64_mask(a, b), count, _mm512_set1_epi64(-1));
   }

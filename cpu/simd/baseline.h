@@ -14,6 +14,7 @@ struct Vec {
   typedef Lane Reg __attribute__((vector_size(16)));
   using Index = int32_t;
   using Mask = uint32_t;
+  using Choice = Reg;
   static constexpr int kLanes = int(16 / sizeof(Word));
 
   static Reg set1(Lane x) { return Reg{} + x; }
@@ -30,6 +31,9 @@ struct Vec {
     for (int lane = 0; lane < kLanes; ++lane) mask |= Mask(greater[lane] & 1) << lane;
     return mask;
   }
+  // The same to choose by: a lane of a where it is greater, of b elsewhere.
+  static Choice greater(Reg a, Reg b) { return a > b; }
+  static Reg choose(Choice choice, Reg a, Reg b) { return (a & choice) | (b & ~choice); }
   // count + 1 in lanes where a > b
   static Reg count_gt(Reg count, Reg a, Reg b) { return count - Reg(a > b); }
 

@@ -1,0 +1,97 @@
+"""Times approx_topk on the CPU beside exact selection, lax.top_k and the read floor, with the recall that it finds.
+
+    python benchmarks/approx_table.py               # about two minutes; writes benchmarks/results/approx_table.json
+    python benchmarks/approx_table.py --seconds 1   # a rough look, writes nothing
+
+Float32 normal rows, unsorted; all sides of one shape take turns, medians. Prints the rows of the README's table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from plotting import RESULTS, ROOT
+from timing import machine, take_turns
+
+from jax_rtopk import approx_topk, topk
+from jax_rtopk._plan import ApproxPlan, plan_approx
+
+SECONDS = 8.0
+CASES = (  # rows, n, k, recall_target
+    (1024, 4096, 64, 0.9),
+    (1024, 4096, 512, 0.95),
+    (256, 16384, 128, 0.95),
+    (512, 65536, 256, 0.95),
+    (512, 65536, 256, 0.99),
+    (64, 65536, 2048, 0.95),
+    (64, 131072, 64, 0.95),
+    (65536, 256, 32, 0.95),
+)
+
+
+def measure(rows: int, n: int, k: int, target: float, seconds: float) -> dict[str, object]:
+    x = jax.random.normal(jax.random.key(0), (rows, n))
+
+    def side(function: Callable[..., object]) -> Callable[[], object]:
+        jitted = jax.jit(function)
+        return lambda: jax.block_until_ready(jitted(x))
+
+    approximate = partial(approx_topk, k=k, sorted=False, recall_target=target)
+    exact = partial(topk, k=k, sorted=False)
+    found = np.asarray(jax.jit(approximate)(x).indices[:64])
+    true = np.asarray(jax.jit(exact)(x).indices[:64])
+    recall = np.mean([np.isin(f, t, assume_unique=True).mean() for f, t in zip(found, true, strict=True)])
+    sides = {
+        "approx_topk": side(approximate),
+        "topk": side(exact),
+        "lax.top_k": side(partial(jax.lax.top_k, k=k)),
+        "jnp.max": side(partial(jnp.max, axis=-1)),
+    }
+    return {
+        "rows": rows,
+        "n": n,
+        "k": k,
+        "recall_target": target,
+        "way": describe(plan_approx(n, k, target)),
+        "recall": round(float(recall), 4),
+        "sides": take_turns(sides, seconds),
+    }
+
+
+def describe(plan: ApproxPlan) -> str:
+    if plan.buckets is not None:
+        return f"{plan.buckets.num_buckets} buckets, bucket_k={plan.buckets.bucket_k}"
+    return f"max_iter={plan.max_iter}" if plan.max_iter else "exact"
+
+
+def row_of(case: dict) -> str:
+    """Of the table in Markdown."""
+    times = {name: side["median_ms"] for name, side in case["sides"].items()}
+    ours = times.pop("approx_topk")
+    cells = [f"{case['rows']}x{case['n']}, k={case['k']}", f"{case['recall_target']:g}", case["way"]]
+    cells += [f"{100 * case['recall']:.1f} %", f"{ours:.3g}", *(f"{other / ours:.1f}x" for other in times.values())]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each case, about")
+    seconds = parser.parse_args().seconds
+    cases = []
+    for case in CASES:
+        cases.append(measure(*case, seconds))
+        print(row_of(cases[-1]), flush=True)
+    if seconds == SECONDS:
+        path = RESULTS / "approx_table.json"
+        path.write_text(json.dumps({"machine": machine(), "cases": cases}, indent=1) + "\n")
+        print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

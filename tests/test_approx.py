@@ -1,0 +1,388 @@
+"""approx_topk: bit for bit against numpy on every back end, the recall that is measured, and which way is taken."""
+
+import math
+import re
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jax_rtopk import (
+    TopK,
+    approx_topk,
+    expected_recall,
+    expected_recall_early_stop,
+    export_disabled_checks,
+    recall_variance,
+)
+from jax_rtopk._plan import ApproxPlan, BucketPlan, plan_approx
+
+pytestmark = pytest.mark.usefixtures("backend")
+
+LENGTHS = (1, 2, 31, 33, 100, 1000, 4097)
+
+
+def bucketed(x, k, b, j=1, *, axis=-1, largest=True, sorted=True):
+    """What bucketed top-k must give, straight from its definition."""
+    rows = np.moveaxis(x, axis, -1)
+    n = rows.shape[-1]
+    order = np.argsort(~oracle.keys(rows, largest=largest), axis=-1, kind="stable")  # all of a row's, first ones first
+    bucket = order % b
+    by_bucket = np.argsort(bucket, axis=-1, kind="stable")
+    place = np.empty_like(order)  # of an element within its bucket
+    np.put_along_axis(
+        place, by_bucket, np.arange(n) - (np.cumsum(_sizes(n, b)) - _sizes(n, b)).repeat(_sizes(n, b)), -1
+    )
+    first = np.argsort(place >= j, axis=-1, kind="stable")[..., :k]
+    indices = np.take_along_axis(order, first, -1)
+    indices = np.moveaxis(indices if sorted else np.sort(indices, -1), -1, axis)
+    return np.take_along_axis(x, indices, axis), indices.astype(np.int32)
+
+
+def _sizes(n, b):
+    return np.bincount(np.arange(n) % b, minlength=b)
+
+
+def check(x, k, b, j=1, **arguments):
+    with oracle.x64_for(x.dtype):
+        values, indices = approx_topk(jnp.asarray(x), k, num_buckets=b, bucket_k=j, **arguments)
+    want_values, want_indices = bucketed(x, k, b, j, **arguments)
+    oracle.assert_same(indices, want_indices)
+    oracle.assert_same(values, want_values)
+
+
+@st.composite
+def problems(draw):
+    n = draw(st.sampled_from(LENGTHS))
+    b = draw(st.sampled_from(sorted({1, 2, 7, 16, 17, n // 3, n // 2, n})).filter(lambda b: 1 <= b <= n))
+    j = draw(st.sampled_from(sorted({1, 2, 3, 4, 5, 9, n // b})).filter(lambda j: j <= n // b))
+    k = draw(st.sampled_from(sorted({0, 1, b * j // 7, b * j // 2, b * j})))
+    shape = draw(st.sampled_from([(), (3,), (2, 3), (0,)]))
+    axis = draw(st.integers(0, len(shape)))
+    dtype, kind = draw(st.sampled_from(oracle.DTYPES)), draw(st.sampled_from(oracle.KINDS))
+    seed = draw(st.integers(0, 2**32 - 1))
+    x = oracle.operand(np.random.default_rng(seed), dtype, (*shape[:axis], n, *shape[axis:]), kind)
+    return x, k, b, j, axis - draw(st.sampled_from([0, len(shape) + 1]))
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(), st.booleans(), st.booleans())
+def test_bit_for_bit(problem, largest, is_sorted):
+    x, k, b, j, axis = problem
+    check(x, k, b, j, axis=axis, largest=largest, sorted=is_sorted)
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=str)
+@pytest.mark.parametrize("kind", oracle.KINDS)
+def test_every_dtype(dtype, kind):
+    """Ragged rows whose lines are no multiple of a vector; queues of one level, of few and of many."""
+    x = oracle.operand(np.random.default_rng(0), dtype, (5, 1100), kind)
+    check(x, 30, 100)
+    check(x, 40, 37, 3, largest=False, sorted=False)
+    check(x, 300, 101, 6)
+
+
+@pytest.mark.parametrize("filling", [-np.inf, np.inf, np.nan, -np.nan, 0.0, -0.0], ids=str)
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_rows_of_one_value(filling, is_sorted):
+    x = np.full((2, 1000), filling, np.float32)
+    x[1, 617] = 1.0
+    check(x, 64, 96, sorted=is_sorted)
+    check(x, 300, 96, 5, sorted=is_sorted)
+    check(x, 64, 96, 2, sorted=is_sorted, largest=False)
+
+
+def test_ties_go_to_the_lowest_index_across_buckets():
+    """The last selected ones have many equals among the candidates, whose order is by bucket, not by index."""
+    x = np.zeros((1, 64), np.float32)
+    x[0, [9, 17, 34, 59, 60]] = 1.0  # buckets 1, 1, 2, 3, 4
+    _, indices = approx_topk(x, 3, num_buckets=8)
+    assert indices.tolist() == [[9, 34, 59]]
+    _, indices = approx_topk(x, 5, num_buckets=8)
+    assert indices.tolist() == [[9, 34, 59, 60, 0]]
+
+
+@pytest.mark.parametrize("k", [100, 700])
+def test_long_rows(k):
+    x = np.random.default_rng(1).standard_normal((2, 70001)).astype(np.float32)
+    check(x, k, 3001)
+    check(x, k, 1501, 2, sorted=False)
+
+
+def test_indices_that_are_close_together():
+    """So close that their leading bits are the same."""
+    x = np.zeros((1, 2**20), np.int32)
+    x[0, 2**19 : 2**19 + 200] = np.arange(200)
+    check(x, 150, 4096, sorted=False)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64], ids=lambda t: np.dtype(t).name)
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_one_long_row(dtype, is_sorted):
+    """So long that the threads share its buckets."""
+    x = oracle.operand(np.random.default_rng(10), np.dtype(dtype), (1, 2**18 + 77), "bits")
+    check(x, 100, 1001, sorted=is_sorted)
+    check(x, 500, 203, 3, sorted=is_sorted)
+
+
+def test_transforms():
+    x = np.random.default_rng(2).standard_normal((3, 4, 200)).astype(np.float32)
+
+    def select(x):
+        return approx_topk(x, 9, num_buckets=24, bucket_k=2)
+
+    want_values, want_indices = bucketed(x, 9, 24, 2)
+    got = jax.jit(select)(x)
+    assert isinstance(got, TopK)
+    oracle.assert_same(got.values, want_values)
+    for axis in (0, 1):
+        got = jax.vmap(select, in_axes=axis, out_axes=axis)(x)
+        oracle.assert_same(got.indices, want_indices)
+    got = jax.vmap(select, in_axes=2, out_axes=1)(x.swapaxes(1, 2))  # what is mapped over lies innermost
+    oracle.assert_same(got.indices, want_indices)
+
+
+def test_derivatives():
+    x = np.random.default_rng(3).standard_normal((3, 200)).astype(np.float32)
+    weights = np.arange(9, dtype=np.float32)
+
+    def loss(x):
+        return (approx_topk(x, 9, num_buckets=24).values ** 2 * weights).sum()
+
+    values, indices = bucketed(x, 9, 24)
+    want = np.zeros_like(x)
+    np.put_along_axis(want, indices, 2 * values * weights, -1)
+    np.testing.assert_array_equal(jax.grad(loss)(x), want)
+    tangent = np.random.default_rng(4).standard_normal(x.shape).astype(np.float32)
+    _, got = jax.jvp(lambda x: approx_topk(x, 9, num_buckets=24).values, (x,), (tangent,))
+    np.testing.assert_array_equal(got, np.take_along_axis(tangent, indices, -1))
+    second = jax.grad(lambda x: (jax.grad(loss)(x) ** 2).sum())(x)
+    np.put_along_axis(want, indices, 8 * values * weights**2, -1)
+    np.testing.assert_allclose(second, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", ["select", "grad"])
+def test_sharded_batch(backend, function):
+    def select(x):
+        return approx_topk(x, 3, num_buckets=6)
+
+    def grad(x):
+        return jax.grad(lambda x: (select(x).values ** 2).sum())(x)
+
+    operation = {"select": select, "grad": grad}[function]
+    x = np.random.default_rng(5).standard_normal((8, 4, 24)).astype(np.float32)
+    mesh = jax.sharding.Mesh(np.array(backend.devices[:2]), ("a",), axis_types=(AxisType.Auto,))
+    sharding = NamedSharding(mesh, P("a"))
+    sharded = jax.device_put(x, sharding)
+    compiled = jax.jit(operation).lower(sharded).compile()
+    if backend.name == "native":  # lax.top_k, on which pure JAX builds, gathers
+        assert not re.findall(r"(all-gather|all-reduce|all-to-all|collective-\w+)(?:-start)?\(", compiled.as_text())
+        for leaf in jax.tree.leaves(compiled(sharded)):
+            assert leaf.sharding.is_equivalent_to(sharding, 3)
+    jax.tree.map(lambda g, w: oracle.assert_same(g, np.asarray(w)), compiled(sharded), jax.jit(operation)(x))
+
+
+def test_export():
+    function = jax.jit(lambda x: approx_topk(x, 4, num_buckets=16))
+    batch = jax.export.symbolic_shape("batch")[0]
+    exported = jax.export.export(function, disabled_checks=export_disabled_checks())(
+        jax.ShapeDtypeStruct((batch, 50), jnp.float32)
+    )
+    x = np.random.default_rng(6).standard_normal((3, 50)).astype(np.float32)
+    got = jax.export.deserialize(exported.serialize()).call(x)
+    oracle.assert_same(got.indices, bucketed(x, 4, 16)[1])
+
+
+@pytest.mark.native_only
+def test_the_custom_call_is_stable(backend):
+    """Programs exported by one release must run under the next."""
+    call = jax.jit(lambda x: approx_topk(x, 4, num_buckets=16, largest=False)).lower(jnp.ones((3, 50))).as_text()
+    if backend.name == "emulated":  # no kernel for CUDA yet
+        assert "jax_rtopk" not in call
+        return
+    (attributes,) = re.findall(r"custom_call @jax_rtopk_bucketed\(.*?mhlo\.backend_config = {(.*?)}", call)
+    assert sorted(attributes.split(", ")) == [
+        "bucket_k = 1 : i64",
+        "k = 4 : i64",
+        "largest = false",
+        "num_buckets = 16 : i64",
+        "sorted = true",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("buckets", "message"),
+    [
+        ((0, 1), "num_buckets must be between 1 and the row length 50, got 0"),
+        ((51, 1), "num_buckets must be between 1 and the row length 50, got 51"),
+        ((8, 0), "bucket_k must be between 1 and the size of the smallest bucket, 6, got 0"),
+        ((8, 7), "bucket_k must be between 1 and the size of the smallest bucket, 6, got 7"),
+        ((3, 1), "num_buckets . bucket_k must be at least k=4, got 3"),
+        ((2**32, 2**32), "num_buckets must be between"),
+    ],
+)
+@pytest.mark.native_only
+def test_malformed_calls_are_refused(backend, buckets, message):
+    if backend.name != "native":
+        pytest.skip("no kernel for CUDA yet")
+    results = jax.ShapeDtypeStruct((3, 4), jnp.float32), jax.ShapeDtypeStruct((3, 4), jnp.int32)
+    attributes = {"num_buckets": np.int64(buckets[0]), "bucket_k": np.int64(buckets[1])}
+    with pytest.raises(Exception, match=f"INVALID_ARGUMENT: jax_rtopk: {message}"):
+        jax.ffi.ffi_call("jax_rtopk_bucketed", results)(
+            jnp.ones((3, 50)), k=np.int64(4), largest=True, sorted=True, **attributes
+        )
+
+
+def recall(x, k, **arguments):
+    """The mean share of the true top k."""
+    _, got = jax.jit(lambda x: approx_topk(x, k, sorted=False, **arguments))(x)
+    true = np.argpartition(-x, k - 1, axis=-1)[:, :k]
+    found = [np.isin(g, t, assume_unique=True).mean() for g, t in zip(np.asarray(got), true, strict=True)]
+    return float(np.mean(found))
+
+
+PLANS = [
+    # n, k, num_buckets, bucket_k
+    (64, 8, 16, 1),
+    (100, 10, 30, 1),
+    (100, 30, 15, 3),
+    (256, 32, 16, 2),
+    (257, 32, 60, 2),
+    (1000, 50, 97, 1),
+    (1024, 64, 64, 1),
+    (1024, 64, 32, 2),
+    (1024, 300, 60, 8),
+    (2048, 256, 512, 1),
+    (4096, 256, 256, 2),
+    (4096, 512, 700, 1),
+    (4099, 512, 200, 5),
+]
+
+
+@pytest.mark.parametrize(("n", "k", "b", "j"), PLANS)
+def test_measured_recall_is_the_expected_one(n, k, b, j):
+    rows = 400
+    x = np.random.default_rng([n, k, b, j]).standard_normal((rows, n)).astype(np.float32)
+    error = math.sqrt(recall_variance(n, k, b, j) / rows)
+    assert recall(x, k, num_buckets=b, bucket_k=j) == pytest.approx(expected_recall(n, k, b, j), abs=4 * error)
+
+
+@pytest.mark.parametrize(("n", "k"), [(64, 8), (256, 32), (2048, 16), (4096, 512), (16384, 128)])
+@pytest.mark.parametrize("target", [0.8, 0.95, 0.99])
+def test_recall_is_at_least_what_is_asked_for(backend, n, k, target):
+    rows = 2**20 // n
+    if backend.name == "emulated" and plan_approx(n, k, target).buckets is None:
+        rows = 2**13 // n + 1  # the search is emulated; its recall has tests of its own
+    x = np.random.default_rng([n, k]).standard_normal((rows, n)).astype(np.float32)
+    noise = 0.003 * math.sqrt(2**20 / (rows * n))
+    assert recall(x, k, recall_target=target) >= target - noise
+
+
+def test_correlated_rows():
+    """Neighbours that are alike are in different buckets: contiguous ones would find some .3."""
+    rng = np.random.default_rng(7)
+    x = np.empty((200, 2048), np.float32)
+    x[:, 0] = rng.standard_normal(200)
+    for i in range(1, 2048):
+        x[:, i] = 0.9 * x[:, i - 1] + math.sqrt(1 - 0.9**2) * rng.standard_normal(200)
+    assert recall(x, 256, num_buckets=256) > 0.63
+
+
+def test_values_with_the_period_of_the_buckets():
+    """The documented bad case: all of the top k in one bucket, of which bucket_k are found."""
+    x = np.zeros((1, 1024), np.float32)
+    x[:, ::32] = 1 + np.random.default_rng(8).random((1, 32))
+    assert recall(x, 32, num_buckets=32, bucket_k=4) == pytest.approx(4 / 32)
+
+
+def calls(function, x):
+    return set(re.findall(r"jax_rtopk_(?:emulated_)?(topk|bucketed)", jax.jit(function).lower(x).as_text()))
+
+
+def test_which_way_is_taken(backend, monkeypatch):
+    x = jnp.ones((2, 4096))
+
+    def way(recall_target):
+        return calls(lambda x: approx_topk(x, 64, recall_target=recall_target), x)
+
+    exact = {"topk"} if backend.native else set()
+    dealt = {"bucketed"} if backend.name == "native" else set()
+    assert way(1.0) == exact
+    plans = {0.5: ApproxPlan(0, BucketPlan(300, 1, 0.9)), 0.6: ApproxPlan(2, None), 0.7: ApproxPlan(0, None)}
+    monkeypatch.setattr("jax_rtopk._approx.plan_approx", lambda n, k, recall_target: plans[recall_target])
+    assert way(0.5) == dealt
+    assert way(0.6) == way(0.7) == exact
+
+
+def test_plans_reach_the_recall_with_a_margin():
+    for n, k in ((64, 8), (256, 32), (1024, 512), (4096, 512), (16384, 4096), (65536, 2048)):
+        for target in (0.5, 0.8, 0.9, 0.95, 0.99, 0.999):
+            plan = plan_approx(n, k, target)
+            if plan.buckets:
+                assert plan.max_iter == 0
+                assert plan.buckets.expected_recall >= target
+            elif plan.max_iter:
+                assert expected_recall_early_stop(n, k, plan.max_iter) - (0.007 if 4 * k >= n else 0.0015) >= target
+
+
+def test_buckets_that_miss_nothing_are_the_exact_answer(backend):
+    x = np.random.default_rng(9).standard_normal((3, 100)).astype(np.float32)
+    for b, j in ((100, 1), (10, 10), (5, 7)):
+        oracle.assert_same(approx_topk(x, 7, num_buckets=b, bucket_k=j).indices, oracle.topk(x, 7)[1])
+        if backend.native:
+            assert calls(lambda x, b=b, j=j: approx_topk(x, 7, num_buckets=b, bucket_k=j), x) == {"topk"}
+
+
+@pytest.mark.parametrize("shape", [(0, 50), (3, 0), (2, 50)])
+def test_empty_results(shape):
+    k = 3 if shape[0] == 0 else 0
+    for arguments in ({}, {"num_buckets": 10}):
+        values, indices = approx_topk(jnp.ones(shape), k, **arguments)
+        assert values.shape == indices.shape == (*shape[:-1], k)
+
+
+ERRORS = {
+    "too few kept": (
+        {"k": 64, "num_buckets": 32},
+        ValueError,
+        "at least k=64, got 32 . 1 = 32.*num_buckets=32, bucket_k=2",
+    ),
+    "empty buckets": ({"num_buckets": 1025}, ValueError, "between 1 and n=1024, as no bucket may be empty, got 1025"),
+    "small buckets": ({"num_buckets": 512, "bucket_k": 4}, ValueError, "the size of the smallest bucket, got 4"),
+    "float": ({"num_buckets": 64.0}, TypeError, "num_buckets must be a static Python int, got 64.0"),
+    "bool": ({"num_buckets": 64, "bucket_k": True}, TypeError, "bucket_k must be a static Python int, got the bool"),
+    "bucket_k alone": ({"bucket_k": 2}, ValueError, "needs num_buckets, got bucket_k=2 alone"),
+    "recall in percent": ({"recall_target": 95}, ValueError, "recall_target must be .* at most 1, got 95"),
+    "no recall": ({"recall_target": None}, TypeError, "recall_target must be a number"),
+    "large k": ({"k": 1025}, ValueError, "k must be at most the size of the selection axis"),
+    "flag": ({"largest": 1}, TypeError, "largest must be a Python bool"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), ERRORS.values(), ids=ERRORS)
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_errors(arguments, error, message, jit):
+    arguments = {"k": 8, **arguments}
+    with pytest.raises(error, match=f"^approx_topk: .*{message}"):
+        jit(lambda x: approx_topk(x, **arguments))(jnp.ones((2, 1024)))
+
+
+def test_symbolic_row_length():
+    shape = jax.export.symbolic_shape("rows, n", constraints=["n >= 8"])
+    with pytest.raises(ValueError, match=r"approx_topk: the selection axis must have a static size.* size n.*use topk"):
+        jax.eval_shape(lambda x: approx_topk(x, 8), jax.ShapeDtypeStruct(shape, jnp.float32))
+
+
+def test_native_that_is_not_there(backend):
+    if backend.name == "native":
+        assert approx_topk(jnp.ones((4, 100)), 3, num_buckets=9, implementation="native").indices.shape == (4, 3)
+        return
+    with pytest.raises(NotImplementedError, match='implementation="native" needs native code'):
+        approx_topk(jnp.ones((4, 100)), 3, num_buckets=9, implementation="native")
