@@ -147,7 +147,9 @@ class _Search:
         c_under, under = np.where(under >= self.lo, c_under, self.c_lo), np.maximum(under, self.lo)
         between = _above(under) - _above(over)
         share = (_above(pivot) - _above(over)) / np.where(between > 0, between, 1)
-        return c_over + self.rng.binomial(c_under - c_over - is_element, np.clip(share, 0, 1))
+        more = self.rng.binomial(c_under - c_over - is_element, np.clip(share, 0, 1))
+        count: NDArray[np.int64] = c_over + more
+        return count
 
     def sweep(self) -> None:
         """Makes one pass over each row whose search has not ended."""
