@@ -11,7 +11,7 @@ import jax_rtopk.flax
 import jax_rtopk.linen
 from jax_rtopk import topk_sparsify
 
-pytestmark = pytest.mark.usefixtures("backend")
+pytestmark = [pytest.mark.usefixtures("backend"), pytest.mark.not_emulated]
 
 
 class NnxLayer:

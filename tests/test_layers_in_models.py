@@ -19,7 +19,7 @@ from test_sharding import COLLECTIVE
 
 from jax_rtopk import flax, linen
 
-pytestmark = [pytest.mark.usefixtures("backend"), pytest.mark.native_only]
+pytestmark = [pytest.mark.usefixtures("backend"), pytest.mark.native_only, pytest.mark.not_emulated]
 
 LAYERS = {
     "TopK": lambda library: library.TopK(4, activation=nnx.relu),

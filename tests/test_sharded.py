@@ -19,10 +19,7 @@ AXES = ["a", ("a", "b"), ("b", "a"), "b"]
 DTYPES = [np.dtype(t) for t in (np.float32, jnp.bfloat16, np.int8, np.float64, jnp.float8_e5m2, bool)]
 
 
-@pytest.fixture(autouse=True)
-def quick(backend):
-    if backend.name == "emulated":
-        pytest.skip("nothing here is the kernels' own, and 8 emulated devices take minutes")
+pytestmark = [pytest.mark.usefixtures("backend"), pytest.mark.not_emulated]
 
 
 @pytest.fixture
