@@ -14,6 +14,8 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
+from jax_rtopk._compat import is_traced
+
 _FLOATS = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2")
 _INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64))
 _NAMES = (*_FLOATS, *_INTEGERS, "bool")
@@ -308,7 +310,7 @@ def _static_int(name: str, argument: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
-        if isinstance(value, jax.core.Tracer):
+        if is_traced(value):
             raise TypeError(
                 f"{rule}, got a traced value: the program depends on it. Use static_argnums or static_argnames to mark "
                 "it as static in jit, or close over it."
@@ -318,4 +320,4 @@ def _static_int(name: str, argument: str, value: Any) -> int:
 
 
 def _describe(value: Any) -> str:
-    return "a traced value" if isinstance(value, jax.core.Tracer) else f"{value!r} of type {type(value).__name__}"
+    return "a traced value" if is_traced(value) else f"{value!r} of type {type(value).__name__}"

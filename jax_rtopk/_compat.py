@@ -1,6 +1,8 @@
-"""What differs between the supported JAX releases, 0.7.1 to 0.12."""
+"""What differs, or may come to differ, between JAX releases; supported are 0.7.1 to 0.12."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 from jax import lax
@@ -13,3 +15,8 @@ def all_gather_invariant(x: jax.Array, axis_name: str, *, axis: int) -> jax.Arra
     else:
         gathered = lax.all_gather(x, axis_name, axis=axis, to="invarying")
     return gathered
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a transformation such as jit stands for the value."""
+    return isinstance(value, jax.core.Tracer)
