@@ -82,7 +82,7 @@ fi
 # --- tests
 
 pytest=("$python" -P -m pytest -q --maxfail 20) # -P: not the source folder jax_rtopk
-gpu_tests=("${pytest[@]}" --backends gpu -m gpu) # -m: the others need no GPU
+gpu_tests=("${pytest[@]}" --backends=gpu -m gpu) # -m: the others need no GPU
 optional=()
 if has xdist; then
   optional+=(--numprocesses auto --maxprocesses 12)
@@ -101,7 +101,7 @@ if ! has flax; then
   optional+=("${without[@]/#/--ignore=}" --doctest-ignore-import-errors)
 fi
 if [ "$rehearse" ]; then
-  check tests 60 "${pytest[@]}" "${optional[@]}" --backends native tests/test_regimes.py
+  check tests 60 "${pytest[@]}" "${optional[@]}" --backends=native tests/test_regimes.py
 else
   check tests 100 env XLA_PYTHON_CLIENT_PREALLOCATE=false "${gpu_tests[@]}" "${optional[@]}"
 fi
@@ -110,7 +110,7 @@ fi
 
 sanitized=(tests/test_regimes.py -k "more_rows or (float32 and (1023-100 or 4096-1 or 16384-300 or 40000-100))")
 if [ "$rehearse" ]; then
-  check memcheck 30 "${pytest[@]}" --backends native "${sanitized[@]}"
+  check memcheck 30 "${pytest[@]}" --backends=native "${sanitized[@]}"
   record racecheck "skipped: a rehearsal" 0
 elif ! command -v compute-sanitizer >/dev/null; then
   record memcheck "skipped: no compute-sanitizer" 0

@@ -65,10 +65,12 @@ BACKENDS = {
 
 
 def pytest_addoption(parser):
+    # To be given with an equals sign: without one pytest would take "native" for the folder of that name, look for this
+    # file in there and not know the option.
     parser.addoption(
         "--backends",
         default="native,xla,emulated" + (",gpu" if _has_gpu() else ""),
-        help=f"comma-separated back ends to test: {', '.join(BACKENDS)} (default: %(default)s)",
+        help=f"comma-separated back ends to test, as --backends=native: {', '.join(BACKENDS)} (default: %(default)s)",
     )
 
 
