@@ -18,7 +18,7 @@ class Batch {
     if (rows == 1 || lines < kLeastLines) return;  // a long row, or a few lines, the CPU foresees by itself
     next_ = next;
     end_ = end;
-    bytes_ = kFetch * ((lines * kLine + kSteps * rows * kFetch - 1) / (kSteps * rows * kFetch));
+    bytes_ = kLine * ((lines + kSteps * rows - 1) / (kSteps * rows));
   }
   explicit Batch(int rows) : rows_(rows) {}
 
@@ -36,14 +36,12 @@ class Batch {
  private:
   void fetch() {
     const char* const end = end_ - next_ > bytes_ ? next_ + bytes_ : end_;
-    for (; end - next_ >= kFetch; next_ += kFetch) {
-      for (int line = 0; line < kFetch; line += kLine) __builtin_prefetch(next_ + line);
-    }
+    for (; end - next_ >= kLine; next_ += kLine) __builtin_prefetch(next_);
     if (end == end_) next_ = end_;
   }
 
-  static constexpr int kLine = 64, kFetch = 2 * kLine;  // bytes
-  static constexpr int kSteps = 6;                      // of most selections; one with fewer leaves some unfetched
+  static constexpr int kLine = 64;  // bytes
+  static constexpr int kSteps = 6;  // of most selections; one with fewer leaves some unfetched
   static constexpr int kLeastLines = 32;
 
   int rows_;

@@ -24,7 +24,7 @@ Emission<Row> whole(const Row& row) {
   return {Row::kGreatest, Row::kLeast, row.n()};
 }
 
-// A search over a row: repeat { ask; answer } until it is done.
+// A search over a row: repeat { p = pivots(); observe(p, count_from(row, p)); } until it is done.
 template <class Row>
 class RowSearch {
  public:
@@ -41,11 +41,8 @@ class RowSearch {
   bool resolved() const { return search_.resolved(); }
   bool goes_on(int max_iter) const { return search_.goes_on(max_iter); }
 
-  // How many lanes are above low(), how many above high()?
-  void ask() { pivots_ = search_.pivots(maxima_); }
-  Lane low() const { return Row::lane_of(pivots_.low - 1); }
-  Lane high() const { return Row::lane_of(pivots_.high - 1); }
-  void answer(const Counts& above) { search_.observe(pivots_, above.low, above.high); }
+  Pivots<Word> pivots() const { return search_.pivots(maxima_); }
+  void observe(const Pivots<Word>& pivots, const Counts& counts) { search_.observe(pivots, counts.low, counts.high); }
 
   Emission<Row> emission() const {
     const auto bracket = search_.bracket();
@@ -59,8 +56,13 @@ class RowSearch {
   const int32_t k_;
   const Word top_;
   Search<Word> search_;
-  Pivots<Word> pivots_{};
 };
+
+// How many elements are at or above each of two pivots.
+template <class Row>
+Counts count_from(const Row& row, const Pivots<typename Row::Word>& pivots) {
+  return count_above(row, Row::lane_of(pivots.low - 1), Row::lane_of(pivots.high - 1));
+}
 
 // The exact top-k of a row, by search alone.
 template <class Row>
@@ -70,8 +72,8 @@ Emission<Row> exact_emission(const Row& row, const SearchPlan& plan) {
   maxima.make(row, plan);
   RowSearch<Row> search(row, plan, maxima);
   while (!search.done()) {
-    search.ask();
-    search.answer(count_above(row, search.low(), search.high()));
+    const auto pivots = search.pivots();
+    search.observe(pivots, count_from(row, pivots));
   }
   return search.emission();
 }

@@ -31,9 +31,9 @@ class Selector {
   // Calls select(batch, its first row) until all of rows [begin, end) are dealt with.
   template <class Select>
   void for_batches(int64_t begin, int64_t end, Select select) const {
-    // As many rows as stay in the innermost cache, with what is noted of each: for a search that is more.
+    // As many rows as stay in the innermost cache, with what is noted of each.
     const auto fit = int32_t(kBatchBytes / (request_.n * int64_t(sizeof(Bits))));
-    const int64_t rows = max(1, min(fit, ranked(request_) ? kRankedBatch : kSearchBatch));
+    const int64_t rows = max(1, min(fit, kBatch));
     const auto up_to = [end](int64_t row) { return row < end ? row : end; };
     for (int64_t row = begin; row < end; row += rows) {
       const int64_t next = up_to(row + rows), after = up_to(next + rows);
@@ -81,7 +81,7 @@ class Selector {
   }
 
  private:
-  static constexpr int32_t kRankedBatch = 4, kSearchBatch = 2;
+  static constexpr int32_t kBatch = 4;
   static constexpr int64_t kBatchBytes = 1 << 13;
 
   Row<Bits> row(int64_t index) const { return row_.at(bits(index)); }
@@ -124,9 +124,9 @@ class Selector {
   const Request& request_;
   const int32_t k_;
   const Row<Bits> row_;
-  StridedMaxima<Row<Bits>> maxima_[kRankedBatch];
-  Survivors<Row<Bits>> survivors_[max(kRankedBatch, kSearchBatch)];
-  EarlySearch<Row<Bits>> searches_[kSearchBatch];
+  StridedMaxima<Row<Bits>> maxima_[kBatch];
+  Survivors<Row<Bits>> survivors_[kBatch];
+  EarlySearch<Row<Bits>> searches_[kBatch];
   RadixSort<Word> sorter_;
 };
 

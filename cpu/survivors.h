@@ -81,7 +81,9 @@ class Survivors {
     });
   }
 
-  Counts count_above(Lane low, Lane high) const { return RTOPK_ISA::count_above(as_row(), low, high); }
+  Counts count_from(const Pivots<Word>& pivots) const {
+    return count_above(as_row(), Row::lane_of(pivots.low - 1), Row::lane_of(pivots.high - 1));
+  }
 
   // Keeps what an emission from the row selects, which must all be here.
   void keep(const Emission<Row>& emission) {

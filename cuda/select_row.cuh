@@ -129,13 +129,6 @@ RTOPK_DEVICE typename Row::Word largest(const Row& row, Team& team) {
   return team.maximum(top);
 }
 
-// Which of the group maxima, from the largest, are the first pivots.
-struct FirstPivots {
-  int low, high;
-  RTOPK_DEVICE explicit FirstPivots(const SearchPlan& plan)
-      : low(plan.index_at(plan.rank + plan.spread)), high(plan.index_at(plan.rank - plan.spread)) {}
-};
-
 // `scratch`: shared memory for the group maxima, later for the elements of the bracket.
 template <class Row, class Team, class Sink>
 RTOPK_DEVICE void select_row(const Row& row, Team& team, const SearchPlan& plan, const FirstPivots& first, int max_iter,

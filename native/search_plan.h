@@ -87,4 +87,11 @@ struct SearchPlan {
   }
 };
 
+// Which of the group maxima, from the largest, are the first pass's pivots.
+struct FirstPivots {
+  int low, high;
+  RTOPK_HD explicit FirstPivots(const SearchPlan& plan)
+      : low(plan.index_at(plan.rank + plan.spread)), high(plan.index_at(plan.rank - plan.spread)) {}
+};
+
 }  // namespace jax_rtopk

@@ -55,6 +55,12 @@ struct Vec<uint32_t> {
   static Reg load(const Lane* p) { return _mm256_loadu_si256((const __m256i*)p); }
   static void store(Lane* p, Reg x) { _mm256_storeu_si256((__m256i*)p, x); }
   static Reg max(Reg a, Reg b) { return _mm256_max_epi32(a, b); }
+  // Maxima of pairs, in order: of the even lanes of `even`, two vectors, each with the odd lane of `odd` behind it.
+  static Reg max_of_pairs(const Reg (&even)[2], const Reg (&odd)[2]) {
+    const __m256 evens = _mm256_shuffle_ps(_mm256_castsi256_ps(even[0]), _mm256_castsi256_ps(even[1]), 0x88);
+    const __m256 odds = _mm256_shuffle_ps(_mm256_castsi256_ps(odd[0]), _mm256_castsi256_ps(odd[1]), 0xDD);
+    return _mm256_permute4x64_epi64(max(_mm256_castps_si256(evens), _mm256_castps_si256(odds)), 0xD8);
+  }
   static Mask gt(Reg a, Reg b) { return Mask(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(a, b)))); }
   // The same to choose by: a lane of a where it is greater, of b elsewhere.
   static Choice greater(Reg a, Reg b) { return _mm256_cmpgt_epi32(a, b); }
@@ -137,6 +143,10 @@ struct Vec<uint64_t> {
   static Reg load(const Lane* p) { return _mm256_loadu_si256((const __m256i*)p); }
   static void store(Lane* p, Reg x) { _mm256_storeu_si256((__m256i*)p, x); }
   static Reg max(Reg a, Reg b) { return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b)); }
+  static Reg max_of_pairs(const Reg (&even)[2], const Reg (&odd)[2]) {
+    const __m256i evens = _mm256_unpacklo_epi64(even[0], even[1]), odds = _mm256_unpackhi_epi64(odd[0], odd[1]);
+    return _mm256_permute4x64_epi64(max(evens, odds), 0xD8);
+  }
   static Mask gt(Reg a, Reg b) { return Mask(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(a, b)))); }
   static Choice greater(Reg a, Reg b) { return _mm256_cmpgt_epi64(a, b); }
   static Reg choose(Choice choice, Reg a, Reg b) { return _mm256_blendv_epi8(b, a, choice); }

@@ -45,6 +45,12 @@ struct Vec<uint32_t> {
   static Reg load(const Lane* p) { return _mm512_loadu_si512(p); }
   static void store(Lane* p, Reg x) { _mm512_storeu_si512(p, x); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu32(a, b); }
+  // Maxima of pairs, in order: of the even lanes of `even`, two vectors, each with the odd lane of `odd` behind it.
+  static Reg max_of_pairs(const Reg (&even)[2], const Reg (&odd)[2]) {
+    const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
+    return max(_mm512_permutex2var_epi32(even[0], evens, even[1]), _mm512_permutex2var_epi32(odd[0], odds, odd[1]));
+  }
   static Mask gt(Reg a, Reg b) { return in_register(_mm512_cmpgt_epu32_mask(a, b)); }
   // The same to choose by: a lane of a where it is greater, of b elsewhere.
   static Choice greater(Reg a, Reg b) { return _mm512_cmpgt_epu32_mask(a, b); }
@@ -122,6 +128,11 @@ struct Vec<uint64_t> {
   static Reg load(const Lane* p) { return _mm512_loadu_si512(p); }
   static void store(Lane* p, Reg x) { _mm512_storeu_si512(p, x); }
   static Reg max(Reg a, Reg b) { return _mm512_max_epu64(a, b); }
+  static Reg max_of_pairs(const Reg (&even)[2], const Reg (&odd)[2]) {
+    const __m512i evens = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
+    const __m512i odds = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
+    return max(_mm512_permutex2var_epi64(even[0], evens, even[1]), _mm512_permutex2var_epi64(odd[0], odds, odd[1]));
+  }
   static Mask gt(Reg a, Reg b) { return in_register(_mm512_cmpgt_epu64_mask(a, b)); }
   static Choice greater(Reg a, Reg b) { return _mm512_cmpgt_epu64_mask(a, b); }
   static Reg choose(Choice choice, Reg a, Reg b) { return _mm512_mask_mov_epi64(b, choice, a); }

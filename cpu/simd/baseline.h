@@ -25,6 +25,15 @@ struct Vec {
   }
   static void store(Lane* p, Reg x) { std::memcpy(p, &x, sizeof x); }
   static Reg max(Reg a, Reg b) { return a > b ? a : b; }
+  // Maxima of pairs, in order: of the even lanes of `even`, two vectors, each with the odd lane of `odd` behind it.
+  static Reg max_of_pairs(const Reg (&even)[2], const Reg (&odd)[2]) {
+    Reg evens, odds;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      evens[lane] = even[2 * lane / kLanes][2 * lane % kLanes];
+      odds[lane] = odd[2 * lane / kLanes][2 * lane % kLanes + 1];
+    }
+    return max(evens, odds);
+  }
   static Mask gt(Reg a, Reg b) {
     const Reg greater = a > b;
     Mask mask = 0;
