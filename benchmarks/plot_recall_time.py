@@ -100,7 +100,9 @@ def draw(cases: list[dict]) -> None:
             missed = [max(100 * (1 - recall), LEAST) for recall, _ in shown]
             ax.plot([time for _, time in shown], missed, style, color=colour, ms=size, label=sort, clip_on=False)
         ax.axvline(1, color=GREY, ls="--", lw=1, label="jnp.max of each row")
-        ax.set_title(f"{title(case)}\n(lax.top_k: {multiple(case, case['others']['lax.top_k']):.0f})", fontsize=9)
+        ax.set_title(
+            f"{title(case)}\n(lax.top_k: {multiple(case, case['others']['lax.top_k']):.0f})", fontsize=9, pad=10
+        )
         ax.set_yscale("log")
         ax.set_ylim(MOST, LEAST)
         ax.set_yticks([30, 10, 5, 1, 0.1, LEAST], ["70", "90", "95", "99", "99.9", "100"])
