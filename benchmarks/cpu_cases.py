@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from plotting import ROOT
+from timing import Side, blocking
 
 import jax_rtopk
 
@@ -22,7 +23,6 @@ try:
 except ImportError:
     torch = None
 
-Side = Callable[[], object]
 OURS, LAX, FLOOR = "jax_rtopk", "lax.top_k", "read floor"
 
 
@@ -69,14 +69,7 @@ TABLE = (
 )
 SWEEP_N = tuple(Case(2**22 // n, n, 32) for n in (64, 128, 256, 512, 1024, 2048, 4096, 16384, 65536))
 SWEEP_K = tuple(Case(4096, 1024, k) for k in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
-EARLY = _WIDE
-EARLY_MODES = ("max_iter=1", "max_iter=2", "max_iter=3", "max_iter=4", "unsorted", "sorted")
 SCALING = tuple(case for case in TABLE if case.rows * case.n >= 2**22)
-
-
-def _blocking(function: Callable[[jax.Array], object], x: jax.Array) -> Side:
-    jitted = jax.jit(function)
-    return lambda: jax.block_until_ready(jitted(x))
 
 
 def _ours(case: Case) -> Callable[[jax.Array], object]:
@@ -100,9 +93,9 @@ def sides(case: Case) -> dict[str, Side]:
     sparsify = case.mode == "sparsify"
     _check(case, x)
     found: dict[str, Side] = {
-        OURS: _blocking(_ours(case), x),
-        LAX: _blocking(partial(_lax_sparsify if sparsify else jax.lax.top_k, k=case.k), x),
-        FLOOR: _blocking((lambda x: x * 1.5) if sparsify else (lambda x: jnp.max(x, axis=-1)), x),
+        OURS: blocking(_ours(case), x),
+        LAX: blocking(partial(_lax_sparsify if sparsify else jax.lax.top_k, k=case.k), x),
+        FLOOR: blocking((lambda x: x * 1.5) if sparsify else (lambda x: jnp.max(x, axis=-1)), x),
     }
     if not sparsify and case.dtype != "bfloat16":
         found["np.argpartition"] = lambda: np.argpartition(data, case.n - case.k, axis=-1)
@@ -113,13 +106,6 @@ def sides(case: Case) -> dict[str, Side]:
         found["torch.topk sorted"] = lambda: torch.topk(tensor, case.k)
         found["torch.topk unsorted"] = lambda: torch.topk(tensor, case.k, sorted=False)
     return found
-
-
-def early_sides() -> dict[str, Side]:
-    """What early stopping saves: our modes by name, and lax.top_k, taking turns on the same rows."""
-    x = jax.device_put(EARLY.operand())
-    found = {mode: _blocking(_ours(replace(EARLY, mode=mode)), x) for mode in EARLY_MODES}
-    return found | {LAX: _blocking(partial(jax.lax.top_k, k=EARLY.k), x)}
 
 
 def _check(case: Case, x: jax.Array) -> None:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 
-from cpu_cases import EARLY, FLOOR, LAX, OURS, SCALING, SWEEP_K, SWEEP_N, TABLE, early_sides, sides
+from cpu_cases import FLOOR, LAX, OURS, SCALING, SWEEP_K, SWEEP_N, TABLE, sides
 from plotting import RESULTS, ROOT
 from timing import machine, take_turns
 from tqdm import tqdm
@@ -81,8 +81,6 @@ def main() -> None:
             {"group": group, "name": case.name, **asdict(case), "sides": take_turns(sides(case), arguments.seconds)}
         )
     if not arguments.table_only:
-        early = {"group": "early stopping", "name": f"{EARLY.rows}x{EARLY.n}, k={EARLY.k}, by passes", **asdict(EARLY)}
-        done.append({**early, "sides": take_turns(early_sides(), 2 * arguments.seconds)})
         alone = time_on_one_core(arguments.seconds / 2)
         for case in done:
             if case["group"] == "table" and case["name"] in alone:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from plotting import GREY, OTHER, OURS, OURS_LIGHT, RESULTS, plt, save, write_readme
+from plotting import GREY, OTHER, OURS, RESULTS, plt, save, write_readme
 
 LIBRARIES = {  # in the order and the looks of the plots: label, marker, colour
     "jax_rtopk": ("jax_rtopk", "o", OURS),
@@ -90,29 +90,6 @@ def draw_sweeps(by_n: list[dict], by_k: list[dict]) -> None:
     save(figure, "cpu_sweeps")
 
 
-def draw_recall(case: dict) -> None:
-    found = next(
-        result["ours"]["found_percent"]
-        for result in json.loads((RESULTS / "early_stopping.json").read_text())
-        if (result["kind"], result["n"], result["k"]) == (case["kind"], case["n"], case["k"])
-    )
-    shares = {
-        mode: found[int(mode.removeprefix("max_iter=")) - 1] for mode in case["ms"] if mode.startswith("max_iter=")
-    }
-    modes = [mode for mode in reversed(case["ms"]) if mode != "lax.top_k"]
-    figure, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
-    bars = ax.barh(
-        [MODES.get(mode, f"{mode}, unsorted") for mode in modes],
-        [case["ms"][mode] for mode in modes],
-        color=[OURS_LIGHT if mode in shares else OURS for mode in modes],
-    )
-    ax.bar_label(bars, [f"{shares.get(mode, 100):.1f} % found" for mode in modes], padding=3)
-    ax.set_xlim(0, 1.3 * max(case["ms"][mode] for mode in modes))
-    ax.grid(visible=False, axis="y")
-    ax.set_xlabel(f"ms for {case['rows']}x{case['n']}, k={case['k']} (lax.top_k: {case['ms']['lax.top_k']:.0f} ms)")
-    save(figure, "cpu_recall")
-
-
 def times_text(ratio: float) -> str:
     return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
 
@@ -131,12 +108,9 @@ def table_text(machine: dict, cases: list[dict]) -> str:
 
 def main() -> None:
     machine, cases = load()
-    groups = {
-        name: [case for case in cases if case["group"] == name] for name in ("table", "by n", "by k", "early stopping")
-    }
+    groups = {name: [case for case in cases if case["group"] == name] for name in ("table", "by n", "by k")}
     draw_table(groups["table"])
     draw_sweeps(groups["by n"], groups["by k"])
-    draw_recall(groups["early stopping"][0])
     write_readme("CPU table", table_text(machine, groups["table"]))
 
 

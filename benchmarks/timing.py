@@ -14,12 +14,19 @@ from summary import installed, summary
 
 from jax_rtopk import _native
 
+Side = Callable[[], object]
 REST = 0.02  # seconds between sides: OpenMP threads of the last one still spin for a few milliseconds
 SHORTEST = 2e-3  # a sample of less than this many seconds would be mostly clock
 
 
+def blocking(function: Callable[[jax.Array], object], x: jax.Array) -> Side:
+    """A side that compiles a function and waits for its result."""
+    jitted = jax.jit(function)
+    return lambda: jax.block_until_ready(jitted(x))
+
+
 def take_turns(
-    sides: dict[str, Callable[[], object]], seconds: float = 8.0, clock: Callable[[], float] = time.perf_counter
+    sides: dict[str, Side], seconds: float = 8.0, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, dict[str, float]]:
     """Milliseconds a call of each side: median and quartiles over rounds in which every side has a turn.
 
