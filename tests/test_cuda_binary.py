@@ -63,10 +63,7 @@ def test_main_kernels(n, k, item_bytes):
     module, resources = installed()
     launch = launch_of(n, k, item_bytes)
     (kernel,) = [name for name in resources if launch.name in name]
-    found = list(complaints(module, kernel, packs=launch.packs or 1, warps=WARPS.get(n, 0)))
-    if launch.lanes < 32:  # where a warp has several rows the compiler takes its lanes for diverging
-        found = [complaint for complaint in found if not complaint.startswith("convergence checks")]
-    assert found == []
+    assert list(complaints(module, kernel, packs=launch.packs or 1, warps=WARPS.get(n, 0))) == []
 
 
 @pytest.fixture(scope="module")
