@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 
-from plotting import GREY, OTHER, OURS, RESULTS, plt, save, write_readme
+from plotting import GREY, OTHER, OURS, RESULTS, plt, save
+from sections import README, write_section
 
 LIBRARIES = {  # in the order and the looks of the plots: label, marker, colour
     "jax_rtopk": ("jax_rtopk", "o", OURS),
@@ -111,7 +112,7 @@ def main() -> None:
     groups = {name: [case for case in cases if case["group"] == name] for name in ("table", "by n", "by k")}
     draw_table(groups["table"])
     draw_sweeps(groups["by n"], groups["by k"])
-    write_readme("CPU table", table_text(machine, groups["table"]))
+    write_section(README, "CPU table", table_text(machine, groups["table"]))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import json
 import sys
 
 import numpy as np
-from plotting import GREY, OTHER, OURS, OURS_LIGHT, RESULTS, ROOT, plt, save, write_readme
+from plotting import GREY, OTHER, OURS, OURS_LIGHT, RESULTS, ROOT, plt, save
+from sections import README, write_section
 from tqdm import tqdm
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -132,7 +133,7 @@ def main() -> None:
     path.write_text(json.dumps(results, indent=1) + "\n")
     print(f"\nwrote {path.relative_to(ROOT)}")
     draw(results)
-    write_readme("early stopping", readme_table(results))
+    write_section(README, "early stopping", readme_table(results))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import matplotlib as mpl
@@ -35,14 +34,3 @@ def save(figure: plt.Figure, name: str) -> None:
     path = DOCS / f"{name}.svg"
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
     print(f"wrote {path.relative_to(ROOT)}")
-
-
-def write_readme(section: str, text: str) -> None:
-    """Puts text between the README's comments that begin and end a section."""
-    path = ROOT / "README.md"
-    pattern = re.compile(f"(?<=<!-- begin: {section} -->\n).*(?=\n<!-- end: {section} -->)", re.DOTALL)
-    before = path.read_text()
-    if not pattern.search(before):
-        raise ValueError(f"README.md has no section {section}")
-    path.write_text(pattern.sub(lambda _: text, before))
-    print(f"wrote README.md, {section}")

@@ -36,7 +36,9 @@ RTOPK_DEVICE uint32_t signs_of_halves(uint32_t halves) {
 #if defined(RTOPK_CUDA_EMULATOR)
   return (halves >> 15 & 0x10001u) * 0xffffu;
 #else
-  return __byte_perm(halves, halves, 0xbb99);  // copies of the sign of byte 3, and of byte 1
+  uint32_t signs;  // copies of the sign of byte 3, and of byte 1; __byte_perm cannot: it ignores what asks for signs
+  asm("prmt.b32 %0, %1, %1, 0xbb99;" : "=r"(signs) : "r"(halves));
+  return signs;
 #endif
 }
 

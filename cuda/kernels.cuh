@@ -40,7 +40,10 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
   const int scratch = int(threadIdx.x) / kLanes * team_bytes;
   // All teams of a warp go on together: one without a row of its own does another's once more, and stores nothing.
   const int64_t first = int64_t(blockIdx.x) * kTeams, stride = int64_t(gridDim.x) * kTeams;
-  for (int64_t of_warp = first + this_warp() * (kWarp / kLanes); of_warp < task.rows; of_warp += stride) {
+  // From one lane, so that the compiler knows that all go through the loop together. Else it would ask before every
+  // exchange whether they do, and write each one twice.
+  const int warp = __shfl_sync(kFullMask, this_warp(), 0);
+  for (int64_t of_warp = first + warp * (kWarp / kLanes); of_warp < task.rows; of_warp += stride) {
     const int64_t mine = of_warp + this_lane() / kLanes;
     const int64_t row = mine < task.rows ? mine : task.rows - 1;
     const RowView<Bits> view = task.view(row);

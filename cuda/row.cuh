@@ -87,8 +87,11 @@ class RegisterRow {
 
   RTOPK_DEVICE RegisterRow(const View& view, const Team& team) : view_(view), rank_(unsigned(team.rank())) {
     if (view.packed && view.n == kPacks * Team::kThreads * kPack) {
+      Pack<Bits> bits[kPacks];  // all loads before the first use, so that they are under way together
 #pragma unroll
-      for (int s = 0; s < kPacks; ++s) keys_of(view.map, view.data.load_pack(first_of(s)), keys_[s]);
+      for (int s = 0; s < kPacks; ++s) bits[s] = view.data.load_pack(first_of(s));
+#pragma unroll
+      for (int s = 0; s < kPacks; ++s) keys_of(view.map, bits[s], keys_[s]);
     } else {
 #pragma unroll
       for (int s = 0; s < kPacks; ++s) {

@@ -150,9 +150,12 @@ RTOPK_DEVICE void select_row(const Row& row, Team& team, const SearchPlan& plan,
     while (true) {
       const bool more = search.goes_on(max_iter) && !search.resolved();
       if (!team.any(more)) break;
-      const Pivots<Word> next = search.pivots(maxima);
+      // Pivots of 0 tell a search nothing: so a team that has done waits without a branch, after which the compiler
+      // would not know any more that the warp's lanes are together.
+      const Pivots<Word> pivots_of_more = search.pivots(maxima);
+      const Pivots<Word> next{more ? pivots_of_more.low : Word(0), more ? pivots_of_more.high : Word(0)};
       const Counts there = count(row, team, next);
-      if (more) search.observe(next, there.low, there.high);
+      search.observe(next, there.low, there.high);
     }
     bracket = search.bracket();
     const bool resolved = bracket.resolved() && !search.done();

@@ -13,7 +13,8 @@ import jax_rtopk
 MODULES = ["_cpu", "_cuda"]
 
 
-def _module(name: str) -> Path:
+def module_file(name: str) -> Path:
+    """Of a native module of the installed package; skips where there is none."""
     spec = importlib.util.find_spec(f"jax_rtopk.{name}")
     if spec is None:
         pytest.skip(f"this build has no {name}")
@@ -30,13 +31,13 @@ def test_the_cpu_module_is_always_built():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_native_modules_have_stubs(name):
-    stub = _module(name).parent / f"{name}.pyi"
+    stub = module_file(name).parent / f"{name}.pyi"
     assert "def targets() -> dict[str, object]" in stub.read_text()
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_native_modules_offer_the_documented_targets(name):
-    _module(name)
+    module_file(name)
     targets = importlib.import_module(f"jax_rtopk.{name}").targets()
     everywhere = ["jax_rtopk_mask", "jax_rtopk_sparsify", "jax_rtopk_topk"]
     assert sorted(targets) == (["jax_rtopk_bucketed"] if name == "_cpu" else []) + everywhere
@@ -46,7 +47,7 @@ def test_native_modules_offer_the_documented_targets(name):
 @pytest.mark.parametrize("name", MODULES)
 def test_native_modules_need_no_library_of_cuda(name):
     """So that they load beside any CUDA release of JAX, and where there is no GPU."""
-    dynamic = subprocess.run(["readelf", "-d", _module(name)], capture_output=True, text=True, check=True).stdout
+    dynamic = subprocess.run(["readelf", "-d", module_file(name)], capture_output=True, text=True, check=True).stdout
     needed = [line for line in dynamic.splitlines() if "(NEEDED)" in line]
     assert needed
     assert not [line for line in needed if "cuda" in line.lower() or "nv" in line.lower()]

@@ -1,0 +1,56 @@
+"""Which CUDA kernel takes which rows: cuda/policy.h and the choice in cuda/kernels.cuh, for tools that read or run the
+compiled kernels.
+
+A kernel that is named here and not in the binary, or is launched in another way than it expects, fails there: this file
+must follow those two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from search_spec import RESOLVED, SearchPlan
+
+WARP = 32
+WARP_BLOCK = 4 * WARP  # threads of a block whose warps have rows of their own
+MANGLED = {1: "h", 2: "t", 4: "j", 8: "m"}  # unsigned integers, by size
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel that returns values and indices, and how it is launched."""
+
+    name: str  # a part of its mangled name that no other kernel has
+    threads: int  # a block
+    lanes: int  # a row; as many as threads where a block has one row at a time
+    packs: int  # of 16 bytes that a thread holds; 0: the row stays in memory
+    chunks: int  # a pack (SearchPlan)
+    team_bytes: int  # shared memory for each row that a block has at a time
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.threads // self.lanes * self.team_bytes
+
+
+def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> Launch:
+    """The launch of topk for rows of n elements of up to four bytes."""
+    letter, pack = MANGLED[item_bytes], 16 // item_bytes
+    sink = f"NS0_8PairSinkI{letter}EE"
+    staged = 8 * k  # a key and an index each
+    if n <= 1024:
+        size = max(32, 1 << (n - 1).bit_length())
+        chunk = SearchPlan.make(n, k, item_bytes).chunk
+        wanted = 32 if size > 128 else size // 16
+        lanes = min(max(min(wanted, 32 * chunk * item_bytes // 16), 2), 32)
+        packs = size // pack // lanes
+        name = f"select_in_warpI{letter}Li{lanes}ELi{packs}ELi{pack // chunk}E{sink}"
+        return Launch(name, WARP_BLOCK, lanes, packs, pack // chunk, (4 * RESOLVED + staged + 15) // 16 * 16)
+    threads, keys = (256, 16) if n <= 256 * 16 else (512, 32)
+    team = f"NS0_9BlockTeamILi{threads}EEE"
+    if n <= threads * keys:
+        row, packs = f"RegisterRowI{letter}{team}Li{keys // pack}ELi1EEE", keys // pack
+    else:
+        row, packs = f"StreamedRowI{letter}{team}EE", 0
+    name = f"select_in_blockI{letter}Li{threads}ENS0_11{row}{sink}"
+    stage = staged if is_sorted and staged <= 47 * 1024 else 0
+    return Launch(name, threads, threads, packs, 1, 2 * threads // WARP * 4 + max(4 * threads, stage))

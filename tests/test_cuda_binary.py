@@ -1,0 +1,96 @@
+"""What the assembler made of the CUDA kernels: the installed package's module, read by a disassembler.
+
+What is asked for here is what the kernels' speed hangs on and what can be seen without a GPU.
+"""
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import cuda_binary
+import pytest
+from cuda_policy import launch_of
+from test_packaging import module_file
+
+ARCH = "90"  # registers and warps below are for it
+FAULTS = Path(__file__).parent / "cuda_binary_faults.cu"
+WARPS = {256: 40}  # a multiprocessor is to hold at least, by n; fewer could not keep its memory busy
+
+pytestmark = pytest.mark.skipif(cuda_binary.disassembler() is None, reason="needs cuobjdump")
+
+
+def complaints(binary, kernel, *, packs, warps=0):
+    """What is wrong with a kernel whose threads load `packs` times 16 bytes of a row at a time."""
+    code = cuda_binary.machine_code(binary, ARCH, kernel)
+    loop = cuda_binary.row_loop(code)
+    resources = cuda_binary.resources(binary, ARCH)[kernel]
+    room = cuda_binary.warps_by_registers(resources.registers)
+    if not loop:
+        yield "no loop that loads"
+    if cuda_binary.spills(code):
+        yield f"spills: {cuda_binary.spills(code)} instructions"
+    if resources.stack or resources.local:
+        yield f"stack: {resources.stack + resources.local} bytes"
+    if cuda_binary.load_widths(loop).get(16, 0) < packs:
+        yield f"narrow loads: {cuda_binary.load_widths(loop)} by width, {packs} of 16 bytes wanted"
+    elif cuda_binary.loads_at_once(loop, 16) < packs:
+        yield f"loads that wait for each other: {cuda_binary.loads_at_once(loop, 16)} at a time, not {packs}"
+    if cuda_binary.convergence_checks(loop):
+        yield f"convergence checks: {cuda_binary.convergence_checks(loop)}"
+    if room < warps:
+        yield f"registers: {resources.registers} leave room for {room} warps, {warps} wanted"
+
+
+@cache
+def installed():
+    """The module and its kernels' resources on ARCH."""
+    module = module_file("_cuda")
+    resources = cuda_binary.resources(module, ARCH)
+    if not resources:
+        pytest.skip(f"this build has no kernels for {ARCH}")
+    return module, resources
+
+
+def test_no_kernel_has_a_stack():
+    _, resources = installed()
+    assert [name for name, of_kernel in resources.items() if of_kernel.stack or of_kernel.local] == []
+
+
+@pytest.mark.parametrize("item_bytes", [4, 2])
+@pytest.mark.parametrize(("n", "k"), [(64, 8), (256, 32), (1024, 64), (4096, 64), (16384, 64), (65536, 64)])
+def test_main_kernels(n, k, item_bytes):
+    module, resources = installed()
+    launch = launch_of(n, k, item_bytes)
+    (kernel,) = [name for name in resources if launch.name in name]
+    assert list(complaints(module, kernel, packs=launch.packs or 1, warps=WARPS.get(n, 0))) == []
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory):
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("needs nvcc")
+    binary = tmp_path_factory.mktemp("faults") / "faults.cubin"
+    subprocess.run([nvcc, f"-arch=sm_{ARCH}", "-cubin", "-o", binary, FAULTS], check=True)
+    return binary
+
+
+def test_a_correct_kernel_passes(faults):
+    assert list(complaints(faults, "correct", packs=2, warps=64)) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "complaint"),
+    [
+        ("narrow_loads", "narrow loads: {4: 4} by width"),
+        ("waiting_loads", "loads that wait for each other: 1 at a time"),
+        ("spilling", "spills: "),
+        ("on_stack", "stack: 128 bytes"),
+        ("diverging", "convergence checks: 1"),
+        ("many_registers", "registers: "),
+    ],
+)
+def test_faults_are_reported(faults, kernel, complaint):
+    found = list(complaints(faults, kernel, packs=2, warps=40))
+    assert [text for text in found if text.startswith(complaint)], found
