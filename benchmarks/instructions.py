@@ -42,7 +42,16 @@ def build(folder: str) -> str:
     for isa, isa_flags in (("baseline", []), ("avx2", AVX2), ("avx512", AVX512)):
         objects.append(f"{folder}/{isa}.o")
         subprocess.run(
-            [*flags, INLINE_MORE, *isa_flags, f"-DRTOPK_ISA={isa}", "-c", f"{ROOT}/cpu/kernels_isa.cc", "-o", objects[-1]],
+            [
+                *flags,
+                INLINE_MORE,
+                *isa_flags,
+                f"-DRTOPK_ISA={isa}",
+                "-c",
+                f"{ROOT}/cpu/kernels_isa.cc",
+                "-o",
+                objects[-1],
+            ],
             check=True,
         )
     program = f"{folder}/instructions"
