@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jax_rtopk._approx import approx_topk
 from jax_rtopk._checks import (
     check_axis,
     check_k,
@@ -24,7 +25,7 @@ from jax_rtopk._checks import (
     check_row,
 )
 from jax_rtopk._topk import topk, topk_mask, topk_sparsify
-from jax_rtopk._xla import take_rows
+from jax_rtopk._xla import keys_of, take_rows
 
 Activation = Callable[[jax.Array], jax.Array]
 Average = tuple[jax.Array, jax.Array]
@@ -54,9 +55,43 @@ def _rows(x: jax.Array) -> Any:
     return math.prod(x.shape[:-1])
 
 
-def topk_layer(x: jax.Array, activation: Activation | None, **arguments: Any) -> jax.Array:
+def topk_layer(
+    x: jax.Array, activation: Activation | None, *, max_iter: Any, recall_target: Any, **arguments: Any
+) -> jax.Array:
     """What `TopK` returns."""
-    return topk_sparsify(x if activation is None else activation(x), **arguments)
+    if activation is not None:
+        x = activation(x)
+    if recall_target is None:
+        return topk_sparsify(x, max_iter=max_iter, **arguments)
+    if max_iter is not None:
+        raise ValueError(
+            "TopK: max_iter and recall_target both say how much less than the exact answer will do, "
+            f"got max_iter={max_iter!r} and recall_target={recall_target!r}. Give one of them."
+        )
+    return _approx_sparsify(x, recall_target=recall_target, **arguments)
+
+
+def _approx_sparsify(
+    x: jax.Array, *, k: Any, axis: Any, by_magnitude: bool, straight_through: bool, recall_target: Any
+) -> jax.Array:
+    x = check_operand("TopK", x)
+    axis = check_axis("TopK", axis, x)
+    ordered = keys_of(x, largest=True, by_magnitude=True) if by_magnitude else lax.stop_gradient(x)
+    indices = approx_topk(ordered, k, axis=axis, sorted=False, recall_target=recall_target).indices
+    kept = jnp.put_along_axis(jnp.zeros(x.shape, bool), indices, True, axis=axis, inplace=False)
+    return _keep_straight_through(x, kept) if straight_through else _keep(x, kept)
+
+
+def _keep(x: jax.Array, kept: jax.Array) -> jax.Array:
+    return jnp.where(kept, x, jnp.zeros_like(x))
+
+
+_keep_straight_through = jax.custom_jvp(_keep)
+
+
+@_keep_straight_through.defjvp
+def _(primals: Any, tangents: Any) -> tuple[jax.Array, Any]:
+    return _keep(*primals), tangents[0]
 
 
 def check_momentum(momentum: Any) -> None:

@@ -41,7 +41,7 @@ def bucketed(
 
     Element i is in bucket i mod `num_buckets`. No bucket has fewer than `bucket_k` elements.
     """
-    keys = _wide(_keys(operand, largest=largest, by_magnitude=False))
+    keys = _wide(keys_of(operand, largest=largest, by_magnitude=False))
     n = operand.shape[-1]
     lines = -(-n // num_buckets)
     # What is padded comes last in its bucket, behind enough others.
@@ -135,7 +135,7 @@ def _put_rows(operand: jax.Array, indices: jax.Array, updates: jax.Array) -> jax
 
 
 def _topk_indices(operand: jax.Array, *, k: int, largest: bool, by_magnitude: bool, float_order: bool) -> jax.Array:
-    keys = _wide(_keys(operand, largest=largest, by_magnitude=by_magnitude))
+    keys = _wide(keys_of(operand, largest=largest, by_magnitude=by_magnitude))
     return lax.top_k(_ranked(keys, float_order=float_order), k)[1]
 
 
@@ -149,7 +149,7 @@ def _ranked(keys: jax.Array, *, float_order: bool) -> jax.Array:
     return _float32_in_order_of(keys) if float_order and keys.dtype == np.uint32 else keys
 
 
-def _keys(operand: jax.Array, *, largest: bool, by_magnitude: bool) -> jax.Array:
+def keys_of(operand: jax.Array, *, largest: bool, by_magnitude: bool) -> jax.Array:
     """The ordered unsigned image of the operand's bits; native/ordered_key.h is its C++ twin."""
     bits = to_bits(operand)
     sign = _sign_bit(bits.dtype)

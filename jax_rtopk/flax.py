@@ -43,10 +43,13 @@ class TopK(nnx.Module):
             zero, such as ReLU, to what was selected would give the same.)
         by_magnitude: keep the elements of the largest absolute values.
         max_iter: how many passes over each row may be spent on counting; None is exact. See `jax_rtopk.topk`.
+        recall_target: the share of the k largest that is to be kept in expectation, k elements in any case; None is
+            all of them. See `jax_rtopk.approx_topk`.
         straight_through: pass the whole gradient through the selection, not only that of the elements kept.
 
     Raises:
-        TypeError, ValueError: when called, as `jax_rtopk.topk_sparsify`.
+        TypeError, ValueError: when called, as `jax_rtopk.topk_sparsify` or `jax_rtopk.approx_topk`; or if both max_iter
+            and recall_target are given.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class TopK(nnx.Module):
         activation: Activation | None = None,
         by_magnitude: bool = False,
         max_iter: int | None = None,
+        recall_target: float | None = None,
         straight_through: bool = False,
     ):
         self.k = k
@@ -64,6 +68,7 @@ class TopK(nnx.Module):
         self.activation = activation
         self.by_magnitude = by_magnitude
         self.max_iter = max_iter
+        self.recall_target = recall_target
         self.straight_through = straight_through
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -75,6 +80,7 @@ class TopK(nnx.Module):
             axis=self.axis,
             by_magnitude=self.by_magnitude,
             max_iter=self.max_iter,
+            recall_target=self.recall_target,
             straight_through=self.straight_through,
         )
 

@@ -43,10 +43,11 @@ class TopK(nn.Module):
         activation: applied before the selection, which is among its results.
         by_magnitude: keep the elements of the largest absolute values.
         max_iter: how many passes over each row may be spent on counting; None is exact.
+        recall_target: the share of the k largest that is to be kept in expectation; None is all of them.
         straight_through: pass the whole gradient through the selection, not only that of the elements kept.
 
     Raises:
-        TypeError, ValueError: when called, as `jax_rtopk.topk_sparsify`.
+        TypeError, ValueError: when called, as that layer.
     """
 
     k: int
@@ -55,6 +56,7 @@ class TopK(nn.Module):
     activation: Activation | None = None
     by_magnitude: bool = False
     max_iter: int | None = None
+    recall_target: float | None = None
     straight_through: bool = False
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -66,6 +68,7 @@ class TopK(nn.Module):
             axis=self.axis,
             by_magnitude=self.by_magnitude,
             max_iter=self.max_iter,
+            recall_target=self.recall_target,
             straight_through=self.straight_through,
         )
 

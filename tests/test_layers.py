@@ -9,7 +9,7 @@ from flax import nnx
 
 import jax_rtopk.flax
 import jax_rtopk.linen
-from jax_rtopk import topk_sparsify
+from jax_rtopk import approx_topk, topk_sparsify
 
 pytestmark = [pytest.mark.usefixtures("backend"), pytest.mark.not_emulated]
 
@@ -133,6 +133,35 @@ def test_topk_gradient(make):
         jax.vjp(layer.function(training=False), x)[1](cotangent)[0], np.where(kept, cotangent, 0)
     )
     np.testing.assert_array_equal(jax.vjp(through.function(training=True), x)[1](cotangent)[0], cotangent)
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("by_magnitude", [False, True])
+def test_topk_with_a_recall(make, axis, by_magnitude):
+    x = normal(*((3, 16384) if axis == -1 else (16384, 3)))
+    kept = make("TopK", 128, axis=axis, by_magnitude=by_magnitude, recall_target=0.9).train(x)
+    indices = approx_topk(np.abs(x) if by_magnitude else x, 128, axis=axis, recall_target=0.9).indices
+    want = np.zeros_like(x)
+    np.put_along_axis(want, np.asarray(indices), np.take_along_axis(x, np.asarray(indices), axis), axis)
+    oracle.assert_same(kept, want)
+    exact = oracle.mask(x, 128, axis=axis, by_magnitude=by_magnitude)
+    assert 0.8 < np.mean(want[exact] != 0) < 1  # so it was not exact
+
+
+@pytest.mark.parametrize("straight_through", [False, True])
+def test_topk_gradient_with_a_recall(make, straight_through):
+    x, cotangent = jnp.asarray(normal(2, 16384)), jnp.asarray(normal(2, 16384, seed=1))
+    layer = make("TopK", 128, recall_target=0.9, straight_through=straight_through)
+    kept, pull_back = jax.vjp(layer.function(training=False), x)
+    want = cotangent if straight_through else jnp.where(kept != 0, cotangent, 0)
+    np.testing.assert_array_equal(pull_back(cotangent)[0], want)
+
+
+def test_topk_takes_passes_or_a_recall(make):
+    with pytest.raises(ValueError, match="got max_iter=2 and recall_target=0.9. Give one"):
+        make("TopK", 4, max_iter=2, recall_target=0.9).train(jnp.ones((2, 8)))
+    with pytest.raises(ValueError, match="recall_target must be a number above 0 and at most 1, got 1.5"):
+        make("TopK", 4, recall_target=1.5).train(jnp.ones((2, 8)))
 
 
 # BatchTopK
