@@ -158,9 +158,9 @@ def test_topk_gradient_with_a_recall(make, straight_through):
 
 
 def test_topk_takes_passes_or_a_recall(make):
-    with pytest.raises(ValueError, match="got max_iter=2 and recall_target=0.9. Give one"):
+    with pytest.raises(ValueError, match=r"got max_iter=2 and recall_target=0\.9\. Give one"):
         make("TopK", 4, max_iter=2, recall_target=0.9).train(jnp.ones((2, 8)))
-    with pytest.raises(ValueError, match="recall_target must be a number above 0 and at most 1, got 1.5"):
+    with pytest.raises(ValueError, match=r"recall_target must be a number above 0 and at most 1, got 1\.5"):
         make("TopK", 4, recall_target=1.5).train(jnp.ones((2, 8)))
 
 
