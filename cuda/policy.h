@@ -50,7 +50,7 @@ constexpr int packs(int size, int chunk, int item_bytes) {
 constexpr int blocks_in_warps(int packs, int held, int item_bytes) {
   const int keys = packs * 16 / item_bytes;
   const int words = item_bytes == 8 ? 2 * (keys + held) + 8 : keys + held;
-  return words <= 8 ? 10 : (words <= 16 ? 8 : 4);
+  return words <= 8 ? 10 : (words <= 16 ? 7 : 4);
 }
 
 // The chunk that SearchPlan chooses for rows of `n` elements.
