@@ -6,26 +6,18 @@
 
 namespace jax_rtopk::cuda {
 
-// Elements as two arrays. These lie in the block's shared memory or in the call's workspace, as there is room: the
-// instructions of global memory reach both, so that one kernel serves both.
+// Elements in the block's shared memory or in the call's workspace, as there is room: the instructions of global memory
+// reach both, so that one kernel serves both.
 template <class Word>
-struct Elements {
-  Global<Word> keys;
-  Global<int32_t> indices;
-
-  RTOPK_DEVICE Selected<Word> load(int i) const { return {keys.load(i), indices.load(i)}; }
-  RTOPK_DEVICE void save(int i, const Selected<Word>& item) const {
-    keys.store(i, item.key);
-    indices.store(i, item.index);
-  }
-};
+using Elements = Global<Selected<Word> >;
 
 // The queue of each bucket: its level l is at l * count + bucket.
 template <class Word>
 class Candidates {
  public:
-  // What a level that holds nothing has for an index; its key is 0.
-  static constexpr int32_t kNone = -1;
+  // A level that holds nothing.
+  RTOPK_DEVICE static Selected<Word> none() { return {0, -1}; }
+  RTOPK_DEVICE bool holds(int bucket, int level) const { return load(bucket, level).index >= 0; }
 
   RTOPK_DEVICE Candidates(const Elements<Word>& elements, int count, int kept)
       : elements_(elements), count_(count), kept_(kept) {}
@@ -35,11 +27,11 @@ class Candidates {
 
   RTOPK_DEVICE Selected<Word> load(int bucket, int level) const { return elements_.load(level * count_ + bucket); }
   RTOPK_DEVICE void save(int bucket, int level, const Selected<Word>& item) const {
-    elements_.save(level * count_ + bucket, item);
+    elements_.store(level * count_ + bucket, item);
   }
 
   RTOPK_DEVICE void clear(int bucket) const {
-    for (int level = 0; level < kept_; ++level) save(bucket, level, {0, kNone});
+    for (int level = 0; level < kept_; ++level) save(bucket, level, none());
   }
 
   // At its place in the queue, if it has one there. An element whose key is 0 has none.
@@ -54,12 +46,17 @@ class Candidates {
     save(bucket, level, item);
   }
 
+  // How many levels hold something.
+  RTOPK_DEVICE int held(int bucket) const {
+    int level = kept_;
+    while (level > 0 && !holds(bucket, level - 1)) --level;
+    return level;
+  }
+
   // The levels that are left are for those elements, in order of index, whose key is 0: all others had their chance.
   template <class Bits>
   RTOPK_DEVICE void fill_with_least(int bucket, const RowView<Bits>& row) const {
-    if (load(bucket, kept_ - 1).index != kNone) return;
-    int level = kept_ - 1;
-    while (level > 0 && load(bucket, level - 1).index == kNone) --level;
+    int level = held(bucket);
     for (unsigned i = unsigned(bucket); i < row.n && level < kept_; i += unsigned(count_))
       if (row.map(row.data.load(i)) == 0) save(bucket, level++, {0, int32_t(i)});
   }
@@ -67,24 +64,6 @@ class Candidates {
  private:
   Elements<Word> elements_;
   int count_, kept_;
-};
-
-// How a row's candidates, and what is selected of them, lie in its piece of memory.
-template <class Word>
-struct CandidateSpace {
-  int candidates, selected;
-
-  RTOPK_HD int64_t bytes() const { return candidate_bytes(candidates, selected, sizeof(Word)); }
-
-  RTOPK_DEVICE Elements<Word> all(void* memory) const { return part(memory, 0, candidates); }
-  RTOPK_DEVICE Elements<Word> chosen(void* memory) const { return part(memory, candidates, selected); }
-
- private:
-  RTOPK_DEVICE Elements<Word> part(void* memory, int first, int count) const {
-    auto* const keys = static_cast<Word*>(memory);
-    auto* const indices = reinterpret_cast<int32_t*>(keys + candidates + selected);
-    return {Global<Word>(keys + first, count), Global<int32_t>(indices + first, count)};
-  }
 };
 
 }  // namespace jax_rtopk::cuda

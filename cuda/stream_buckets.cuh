@@ -8,6 +8,7 @@
 
 #include "cuda/bucket_queue.cuh"
 #include "cuda/candidates.cuh"
+#include "cuda/lanes.cuh"
 #include "cuda/policy.h"
 #include "cuda/row.cuh"
 
@@ -18,6 +19,7 @@ template <class Bits, class Team, int levels>
 class BucketStream {
  public:
   using Word = WordOf<Bits>;
+  static constexpr bool kHasSigned = sizeof(Bits) > 1;                           // bytes are not worth the code
   static constexpr int kColumns = policy::bucket_columns(levels, sizeof(Bits));  // of a thread, side by side
 
   RTOPK_DEVICE BucketStream(const RowView<Bits>& row, unsigned columns, const Candidates<Word>& candidates)
@@ -28,90 +30,110 @@ class BucketStream {
         skipped_(unsigned(reinterpret_cast<uintptr_t>(row.data.address()) / sizeof(Bits) % kColumns)),
         end_(row.n + skipped_) {}
 
-  RTOPK_DEVICE void run(Team& team) const {
+  // Reads the row by what KeyLanes, or SignedLanes if kSigned, makes of it, and leaves in the buckets' queues what
+  // these keep by that.
+  template <bool kSigned>
+  RTOPK_DEVICE void run(Team& team, bool floats) const {
+    using Lanes = std::conditional_t<kSigned, SignedLanes<Bits>, KeyLanes<Bits> >;
+    const Lanes lanes(row_.map, floats);
     const auto buckets = unsigned(candidates_.count());
-    const unsigned first_bucket = (buckets - skipped_ % buckets) % buckets;  // that of column 0
     constexpr unsigned kStripe = Team::kThreads * kColumns;
+    const unsigned place = unsigned(team.rank()) * kColumns;  // of the thread's first column in each stripe
     for (unsigned stripe = 0; stripe < columns_; stripe += kStripe) {
-      const unsigned column = stripe + unsigned(team.rank()) * kColumns;
-      BucketQueue<Word, levels> queues[kColumns];
-      if (column < columns_) fill(column, queues);
-      const unsigned last = smaller(stripe + kStripe, columns_) - 1;
-      // Columns of one bucket take turns.
-      for (unsigned turn = (stripe + first_bucket) / buckets; turn <= (last + first_bucket) / buckets; ++turn) {
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          const unsigned place = column + unsigned(j) + first_bucket;
-          if (column < columns_ && place / buckets == turn)
-            keep(int(place % buckets), column + unsigned(j) < buckets, queues[j], unsigned(j));
-        }
+      Queues<Lanes> queues;
+      const unsigned column = stripe + place;
+      if (column < columns_) fill(lanes, column, queues);
+      // Columns of one bucket are kept in turns.
+      for (unsigned begin = 0; begin < smaller(kStripe, columns_ - stripe); begin += buckets) {
+        if (column < columns_) keep_those_from(lanes, begin, place, column, queues);
         team.sync();
       }
     }
   }
 
  private:
-  using Queues = BucketQueue<Word, levels>[kColumns];
+  template <class Lanes>
+  using Queue = BucketQueue<typename Lanes::Lane, Lanes::kLowest, levels>;
+  template <class Lanes>
+  using Queues = Queue<Lanes>[kColumns];
 
-  // A tag is where, counted from column 0 of line 0, the first of a thread's columns is on the element's line.
-  RTOPK_DEVICE void fill(unsigned column, Queues& queues) const {
-    unsigned at = column;
+  // An element's tag is the index of the element of its line that is in the first of the thread's columns.
+  template <class Lanes>
+  RTOPK_DEVICE void fill(const Lanes& lanes, unsigned column, Queues<Lanes>& queues) const {
+    unsigned at = column - skipped_;
     unsigned lines = end_ >= column + kColumns ? (end_ - kColumns - column) / columns_ + 1 : 0;
     if (column < skipped_) {
-      take_piece(at, queues);
+      take_piece(lanes, at, queues);
       at += columns_;
       lines = lines > 0 ? lines - 1 : 0;
     }
     for (; lines >= kLines; lines -= kLines) {
-      take_lines<true>(at, kLines, queues);
+      take_lines<true>(lanes, at, kLines, queues);
       at += kLines * columns_;
     }
     if (lines > 0) {
-      take_lines<false>(at, lines, queues);
+      take_lines<false>(lanes, at, lines, queues);
       at += lines * columns_;
     }
-    if (at < end_) take_piece(at, queues);
+    if (at + skipped_ < end_) take_piece(lanes, at, queues);
   }
 
   // A few lines at once, so that all are under way in memory while the first is awaited.
   static constexpr unsigned kLines = policy::kBucketLines;
-  template <bool kAll>
-  RTOPK_DEVICE void take_lines(unsigned at, unsigned lines, Queues& queues) const {
+  template <bool kAll, class Lanes>
+  RTOPK_DEVICE void take_lines(const Lanes& lanes, unsigned at, unsigned count, Queues<Lanes>& queues) const {
     Pack<Bits, kColumns> bits[kLines];
 #pragma unroll
     for (unsigned line = 0; line < kLines; ++line)
-      if (kAll || line < lines) bits[line] = row_.data.template load_pack<kColumns>(at - skipped_ + line * columns_);
+      if (kAll || line < count) bits[line] = row_.data.template load_pack<kColumns>(at + line * columns_);
 #pragma unroll
     for (unsigned line = 0; line < kLines; ++line) {
-      if (!kAll && line >= lines) break;
-      const KeyMap<Bits> map{row_.map.spread, row_.map.flip, 0};
-      Word keys[kColumns];
-      keys_of(map, bits[line], keys);
+      if (!kAll && line >= count) break;
+      typename Lanes::Lane of_line[kColumns];
+      lanes.of(bits[line], of_line);
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) queues[j].insert(keys[j], at + line * columns_);
+      for (int j = 0; j < kColumns; ++j) queues[j].insert(of_line[j], at + line * columns_);
     }
   }
 
   // What there is of a pack at either end of the row.
-  RTOPK_DEVICE void take_piece(unsigned at, Queues& queues) const {
+  template <class Lanes>
+  RTOPK_DEVICE void take_piece(const Lanes& lanes, unsigned at, Queues<Lanes>& queues) const {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      const unsigned place = at + unsigned(j);
-      if (place >= skipped_ && place < end_) queues[j].insert(row_.map(row_.data.load(place - skipped_)), at);
+      const unsigned i = at + unsigned(j);  // beyond n, too, before the row's start
+      if (i >= row_.n) continue;
+      typename Lanes::Lane lane[1];
+      lanes.of(Pack<Bits, 1>{{row_.data.load(i)}}, lane);
+      queues[j].insert(lane[0], at);
+    }
+  }
+
+  // What was left by those columns that have places from `begin` on in the stripe, one of each bucket.
+  template <class Lanes>
+  RTOPK_DEVICE void keep_those_from(const Lanes& lanes, unsigned begin, unsigned place, unsigned column,
+                                    const Queues<Lanes>& queues) const {
+    const auto buckets = unsigned(candidates_.count());
+    unsigned bucket = (column + buckets - skipped_ % buckets) % buckets;
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      if (place + unsigned(j) - begin < buckets) keep(lanes, int(bucket), column + unsigned(j) < buckets, queues[j], j);
+      bucket = bucket + 1 == buckets ? 0 : bucket + 1;
     }
   }
 
   // Of the first of a bucket's columns that comes, all is kept.
-  RTOPK_DEVICE void keep(int bucket, bool is_first, const BucketQueue<Word, levels>& queue, unsigned j) const {
+  template <class Lanes>
+  RTOPK_DEVICE void keep(const Lanes& lanes, int bucket, bool is_first, const Queue<Lanes>& queue, int j) const {
 #pragma unroll
     for (int level = 0; level < levels; ++level) {
       if (level >= candidates_.kept()) break;
-      const Word key = queue.key(level);
-      const auto index = int32_t(queue.tag(level) + j - skipped_);
+      const bool holds = queue.lane(level) >= lanes.least;
+      const Selected<Word> item{lanes.key(queue.lane(level)), int32_t(queue.tag(level)) + j};
       if (is_first) {
-        candidates_.save(bucket, level, {key, key == 0 ? Candidates<Word>::kNone : index});
-      } else if (key != 0) {
-        candidates_.insert(bucket, {key, index});
+        candidates_.save(bucket, level, holds ? item : Candidates<Word>::none());
+      } else if (holds) {
+        candidates_.insert(bucket, item);
       }
     }
   }
@@ -128,11 +150,13 @@ template <class Bits, class Team>
 class BucketStream<Bits, Team, 0> {
  public:
   using Word = WordOf<Bits>;
+  static constexpr bool kHasSigned = false;
 
   RTOPK_DEVICE BucketStream(const RowView<Bits>& row, unsigned, const Candidates<Word>& candidates)
       : row_(row), candidates_(candidates) {}
 
-  RTOPK_DEVICE void run(Team& team) const {
+  template <bool>
+  RTOPK_DEVICE void run(Team& team, bool) const {
     const int count = candidates_.count();
     for (int bucket = team.rank(); bucket < count; bucket += Team::kThreads) {
       candidates_.clear(bucket);

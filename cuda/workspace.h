@@ -9,15 +9,15 @@
 
 namespace jax_rtopk::cuda {
 
-// What a row's candidates and the selected ones take: keys of 32 or 64 bits, and indices.
+// What a row's candidates and the selected ones take: a key of 32 or 64 bits each, and an index.
 RTOPK_HD constexpr int64_t candidate_bytes(int64_t candidates, int64_t k, int item_bytes) {
-  return (candidates + k) * ((item_bytes == 8 ? 8 : 4) + int64_t(sizeof(int32_t)));
+  return (candidates + k) * (item_bytes == 8 ? 16 : 8);
 }
 
-// What a row needs of the workspace, a multiple of 8; 0 where there is room in shared memory.
+// What a row needs of the workspace; 0 where there is room in shared memory.
 constexpr int64_t workspace_bytes(int64_t candidates, int64_t k, int item_bytes) {
   const int64_t bytes = candidate_bytes(candidates, k, item_bytes);
-  return bytes <= policy::kCandidateBytes ? 0 : (bytes + 7) / 8 * 8;
+  return bytes <= policy::kCandidateBytes ? 0 : bytes;
 }
 
 }  // namespace jax_rtopk::cuda
