@@ -97,11 +97,11 @@ std::string launch_through_buckets(BucketTask<Bits> task, Stream stream) {
     task.columns = policy::bucket_line(task.n, task.buckets, kLevels, sizeof(Bits), kThreads);
     if (task.columns == 0) return launch_through_buckets<Bits, policy::kSmallBucketBlock, 0>(task, stream);
   }
-  const int64_t held = int64_t(multiprocessors()) * (policy::kThreadsPerMultiprocessor / kThreads);
+  const int64_t most = int64_t(multiprocessors()) * policy::kBucketBlocks;
   const int64_t in_shared = task.workspace_bytes > 0 ? 0 : candidate_bytes(task.plan.n, task.plan.k, sizeof(Bits));
   const int64_t shared = Team::kScratchBytes + block_maxima_bytes<Team, Word>() + in_shared;
   return launch("select_through_buckets", select_through_buckets<Bits, kThreads, kLevels>,
-                unsigned(std::clamp<int64_t>(held, 1, task.rows)), kThreads, size_t(shared), stream, task);
+                unsigned(std::clamp<int64_t>(most, 1, task.rows)), kThreads, size_t(shared), stream, task);
 }
 
 // Hands over to the kernel for queues of the fewest levels that suffice.

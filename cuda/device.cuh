@@ -16,6 +16,12 @@
 #endif
 
 #define RTOPK_DEVICE __device__ __forceinline__
+// Of what is large and the same in many kernels, the emulator compiles one: g++ would take minutes.
+#if defined(RTOPK_CUDA_EMULATOR)
+#define RTOPK_DEVICE_LARGE __attribute__((noinline))
+#else
+#define RTOPK_DEVICE_LARGE RTOPK_DEVICE
+#endif
 
 namespace jax_rtopk::cuda {
 

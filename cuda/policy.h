@@ -68,6 +68,9 @@ constexpr int chunk(int n, int item_bytes) {
 // holds several, since much of the second stage is the same work for each warp; otherwise one that keeps more of its
 // row on the way from memory: so many lines in each thread.
 inline constexpr int kSmallBucketBlock = 128, kLargeBucketBlock = 512, kBucketLines = 4;
+// So many blocks for each multiprocessor take rows in turn: several times as many as it holds, so that it is not left
+// with few of them for long when the work runs out.
+inline constexpr int kBucketBlocks = 64;
 constexpr bool in_large_bucket_blocks(int64_t rows, int multiprocessors) { return rows < 2 * multiprocessors; }
 
 // The candidates of a row, with those that are selected of them, lie in shared memory up to so many bytes: few enough

@@ -69,8 +69,8 @@ RTOPK_DEVICE Selected<typename Row::Word> last_selected(const Row& row, Team& te
 // Puts the plan's k first of `candidates` into `selected`: in order, or by index. `n`: the length of the row that they
 // come from. `scratch`: as of search_row.
 template <class Word, class Team>
-RTOPK_DEVICE void select_candidates(const Elements<Word>& candidates, Team& team, const SearchPlan& plan, int n,
-                                    bool sorted, int scratch, const Elements<Word>& selected) {
+RTOPK_DEVICE_LARGE void select_candidates(const Elements<Word>& candidates, Team& team, const SearchPlan& plan, int n,
+                                          bool sorted, int scratch, const Elements<Word>& selected) {
   const CandidateRow<Word, Team> row(candidates, plan.n, team);
   const auto bracket = search_row(row, team, plan, FirstPivots(plan), INT_MAX, scratch);
   const Selected<Word> last = last_selected(row, team, bracket, plan.k, n);

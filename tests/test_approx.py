@@ -104,10 +104,20 @@ def test_rows_of_one_value(filling, is_sorted):
 @pytest.mark.parametrize("dtype", [np.uint8, ml_dtypes.bfloat16, np.float32, np.int64], ids=lambda t: np.dtype(t).name)
 @pytest.mark.parametrize("j", [1, 2, 3, 4, 5, 16, 17])
 def test_every_length_of_queue(dtype, j):
-    """Rows that start anywhere, with few distinct elements; more rows than the CUDA kernel holds at a time."""
-    x = oracle.operand(np.random.default_rng(j), np.dtype(dtype), (9, 997), "ties")
+    """Rows that start anywhere, with few distinct elements."""
+    x = oracle.operand(np.random.default_rng(j), np.dtype(dtype), (4, 997), "ties")
     check(x, 23 * j // 2, 23, j)
     check(x[:2], 23 * j // 3, 23, j, largest=False, sorted=False)
+
+
+@pytest.mark.parametrize("negative", [False, True])
+def test_rows_that_blocks_take_in_turn(negative):
+    """Once a CUDA block has found too few elements without a sign, it reads its later rows in another way."""
+    x = np.random.default_rng(0).standard_normal((150, 70)).astype(np.float32)
+    if negative:
+        x[::3] = -np.abs(x[::3])
+    check(x, 9, 20)
+    check(x, 25, 11, 3, sorted=False)
 
 
 def test_buckets_that_a_block_of_threads_deals_with_in_several_ways():
