@@ -15,9 +15,10 @@ DTYPES = {"float32": 4, "bfloat16": 2}  # with the bytes of an element
 KINDS = ("normal", "uniform", "varying scale", "ReLU")
 PASSES = (2, 3, 4, 6, 8)
 
-# "unsorted" and "sorted" are exact; "max_iter=<passes>" is unsorted.
+# "unsorted" and "sorted" are exact; "max_iter=<passes>" is unsorted; "recall=<share>" is approx_topk, sorted.
 USUAL_MODES = ("unsorted", "sorted", "max_iter=2")
 ALL_MODES = ("unsorted", "sorted", *(f"max_iter={passes}" for passes in PASSES))
+APPROX_MODE = "recall=0.95"
 
 ROTATED_BYTES = 2 << 30  # operands that take turns have about so many bytes together: many times any L2 cache
 MOST_BUFFERS = 32
@@ -67,6 +68,13 @@ def planned() -> list[Case]:
     cases += [replace(few, k=k, group="by k") for k in KS]
     cases += [replace(few, n=n, group="by n") for n in LENGTHS]
     cases += [replace(few, dtype="bfloat16", group="bfloat16")]
+    long = [
+        Case(4096, 16384, 128),
+        Case(512, 65536, 256),
+        Case(512, 65536, 256, dtype="bfloat16"),
+        Case(64, 131072, 64),
+    ]
+    cases += [replace(case, group="approximate", modes=("sorted", APPROX_MODE)) for case in long]
     cases += [replace(few, kind=kind, group="by kind") for kind in KINDS]
     cases += [Case(1, 1 << 24, 32, group="one long row")]
     cases += [replace(many, n=n, group="by n, many rows") for n in LENGTHS]

@@ -8,8 +8,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from gpu_cases import ALL_MODES, DTYPES, KINDS, KS, LENGTHS, ROWS, planned, rehearsed
+from gpu_cases import ALL_MODES, APPROX_MODE, DTYPES, KINDS, KS, LENGTHS, ROWS, planned, rehearsed
 
+OURS = (*ALL_MODES, APPROX_MODE)
 RESULTS = Path(__file__).parent / "results"
 COPY = "copy"
 COPY_GOALS = {"unsorted": 1.35, "max_iter=2": 1.15}  # n=256, k=32, float32: in multiples of the copy's time, at most
@@ -46,13 +47,13 @@ def merged(runs: list[dict]) -> list[dict]:
 def add_ratios(case: dict) -> None:
     """Adds our times in multiples of the copy's, and the others' in multiples of ours."""
     times = {name: side["median_ms"] for name, side in case["sides"].items() if "median_ms" in side}
-    others = {name: ms for name, ms in times.items() if name not in ALL_MODES and "copy" not in name}
+    others = {name: ms for name, ms in times.items() if name not in OURS and "copy" not in name}
     case["ratios"] = {
         mode: {
             "of_the_copy": round(times[mode] / times[COPY], 3) if COPY in times else None,
             "others_take": {name: round(ms / times[mode], 2) for name, ms in others.items()},
         }
-        for mode in ALL_MODES
+        for mode in OURS
         if mode in times
     }
 
@@ -60,8 +61,13 @@ def add_ratios(case: dict) -> None:
 def left_out(cases: list[dict], rehearse: bool) -> dict:
     """What there was no time for: cases, sides of cases, and how much of the cross product was timed."""
     full = len(ROWS) * len(DTYPES) * len(KINDS) * len(ALL_MODES) * sum(k < n for n in LENGTHS for k in KS)
-    timed = sum(len(case["ratios"]) for case in cases if case["n"] in LENGTHS)
-    sides = {name for case in cases for name in case["sides"] if name not in ALL_MODES and name != "rows"}
+    timed = sum(mode in ALL_MODES for case in cases if case["n"] in LENGTHS for mode in case["ratios"])
+    sides = {name for case in cases for name in case["sides"] if name not in OURS and name != "rows"}
+
+    def missing_of(case: dict) -> list[str]:
+        extra = set() if APPROX_MODE in case["ratios"] else {"approx_max_k"}
+        return sorted(sides - case["sides"].keys() - extra)
+
     return {
         "combinations of rows, n, k, dtype, kind and mode": {"all": full, "timed": timed},
         "cases": [
@@ -69,7 +75,7 @@ def left_out(cases: list[dict], rehearse: bool) -> dict:
             for case in (rehearsed() if rehearse else planned())
             if case.name not in {case["name"] for case in cases}
         ],
-        "sides": {case["name"]: missing for case in cases if (missing := sorted(sides - case["sides"].keys()))},
+        "sides": {case["name"]: missing for case in cases if (missing := missing_of(case))},
     }
 
 
@@ -81,15 +87,18 @@ def best(case: dict, library: str, mode: str) -> float | None:
 
 def print_table(cases: list[dict]) -> None:
     """Times in ms and, after them, in multiples of the copy's; others at their best in multiples of ours."""
-    columns = ("sorted", "x copy", "unsorted", "x copy", "2 passes", "x copy", "lax/s", "torch/u", "torch/2")
+    columns = ("sorted", "x copy", "unsorted", "x copy", "2 passes", "x copy", "recall95", "x copy")
+    columns += ("lax/s", "torch/u", "torch/2", "lax/r95", "amk/r95")
     print(f"\n{'':44}" + " ".join(f"{column:>8}" for column in columns))
     for case in cases:
         cells = []
-        for mode in ("sorted", "unsorted", "max_iter=2"):
+        for mode in ("sorted", "unsorted", "max_iter=2", APPROX_MODE):
             side, ratios = case["sides"].get(mode, {}), case["ratios"].get(mode, {})
             cells.append(f"{side['median_ms']:.4g}" if "median_ms" in side else side.get("error", "-")[:8])
             cells.append(f"{ratios['of_the_copy']:.2f}" if ratios.get("of_the_copy") else "-")
-        for library, mode in (("lax", "sorted"), ("torch", "unsorted"), ("torch", "max_iter=2")):
+        beside = [("lax", "sorted"), ("torch", "unsorted"), ("torch", "max_iter=2")]
+        beside += [("lax", APPROX_MODE), ("approx_max_k", APPROX_MODE)]
+        for library, mode in beside:
             ratio = best(case, library, mode)
             cells.append(f"{ratio:.2f}x" if ratio else "-")
         print(f"{case['name']:44}" + " ".join(f"{cell:>8}" for cell in cells))

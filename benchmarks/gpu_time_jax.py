@@ -27,7 +27,7 @@ from functools import cache, partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gpu_cases import Case
+from gpu_cases import APPROX_MODE, Case
 from gpu_sampling import Chain, parser, sample, time_cases
 from summary import installed
 
@@ -88,6 +88,8 @@ class Programs:
 
 
 def ours(case: Case, mode: str) -> Callable[[jax.Array], jax_rtopk.TopK]:
+    if mode.startswith("recall="):
+        return partial(jax_rtopk.approx_topk, k=case.k, recall_target=float(mode.removeprefix("recall=")))
     passes = int(mode.removeprefix("max_iter=")) if mode.startswith("max_iter=") else None
     return partial(jax_rtopk.topk, k=case.k, sorted=mode == "sorted", max_iter=passes)
 
@@ -99,20 +101,25 @@ def is_right(case: Case, mode: str, x: jax.Array, result: jax_rtopk.TopK) -> boo
     indices = indices.astype(np.int64)
     if not np.array_equal(values, np.take_along_axis(rows, indices, 1)):
         return False
-    if mode.startswith("max_iter="):
+    if mode.startswith(("max_iter=", "recall=")):
         has_maximum = (indices == rows.argmax(axis=1)[:, None]).any(axis=1)
-        return bool((np.diff(indices, axis=1) > 0).all() and has_maximum.all())
+        return bool((np.diff(np.sort(indices, axis=1), axis=1) > 0).all() and has_maximum.all())
     expected = np.argsort(-rows, axis=1, kind="stable")[:, : case.k]
     return np.array_equal(indices, expected if mode == "sorted" else np.sort(expected, axis=1))
 
 
 def programs_of(case: Case, operands: Sequence[jax.Array], keys: Sequence[jax.Array]) -> dict[str, Programs]:
-    """All sides by name: ours in the case's modes, lax.top_k, the copy."""
+    """All sides by name: ours in the case's modes, JAX's own, the copy."""
     found = {mode: Programs(ours(case, mode), operands) for mode in case.modes}
     found["lax.top_k"] = Programs(partial(jax.lax.top_k, k=case.k), operands, calls=1)
     if "is_stable" in inspect.signature(jax.lax.top_k).parameters:
         unstable = partial(jax.lax.top_k, k=case.k, is_stable=False)
         found["lax.top_k, is_stable=False"] = Programs(unstable, operands, calls=1)
+    if APPROX_MODE in case.modes:
+        target = float(APPROX_MODE.removeprefix("recall="))
+        found["approx_max_k"] = Programs(
+            partial(jax.lax.approx_max_k, k=case.k, recall_target=target), operands, calls=1
+        )
     # A copy reads and writes each of its bytes.
     copied = [jax.random.bits(key, (case.moved_bytes // 8,)) for key in keys]
     return found | {"copy": Programs(jnp.copy, copied)}

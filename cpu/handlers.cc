@@ -99,6 +99,6 @@ XLA_FFI_DEFINE_HANDLER(sparsify_handler, run_sparsify, bind_sparsify(context()))
 
 }  // namespace
 
-Handlers handlers() { return {topk_handler, mask_handler, sparsify_handler, bucketed_handler}; }
+Handlers handlers() { return {topk_handler, bucketed_handler, mask_handler, sparsify_handler}; }
 
 }  // namespace jax_rtopk

@@ -16,6 +16,12 @@
 #endif
 
 #define RTOPK_DEVICE __device__ __forceinline__
+// Of what is large and the same in many kernels, the emulator compiles one: g++ would take minutes.
+#if defined(RTOPK_CUDA_EMULATOR)
+#define RTOPK_DEVICE_LARGE __attribute__((noinline))
+#else
+#define RTOPK_DEVICE_LARGE RTOPK_DEVICE
+#endif
 
 namespace jax_rtopk::cuda {
 
@@ -51,7 +57,7 @@ inline void* shared_bytes(size_t offset, size_t size) { return emulator::running
 
 #endif
 
-// Elements that are moved at once: 2, 4, 8 or 16 bytes.
+// Elements that are moved at once: 1, 2, 4, 8 or 16 bytes.
 template <class T, int count = 16 / sizeof(T)>
 struct alignas(count * sizeof(T)) Pack {
   static constexpr int kCount = count;
@@ -61,6 +67,10 @@ struct alignas(count * sizeof(T)) Pack {
 // The types that the device has instructions for.
 template <size_t kBytes>
 struct Move;
+template <>
+struct Move<1> {
+  using Type = uint8_t;
+};
 template <>
 struct Move<2> {
   using Type = uint16_t;
@@ -106,12 +116,13 @@ class Global : GlobalWatch<T> {
   }
   // Elements i.., whose address is a multiple of the pack's size. They are read or written once: no cache need keep
   // them.
-  template <class I>
-  RTOPK_DEVICE Pack<Value> load_pack(I i) const {
+  template <int kCount = Pack<Value>::kCount, class I>
+  RTOPK_DEVICE Pack<Value, kCount> load_pack(I i) const {
     static_assert(std::is_const_v<T>);
-    this->read(data_ + i, 16);
-    const uint4 moved = __ldcs(reinterpret_cast<const uint4*>(data_ + i));
-    Pack<Value> pack;
+    Pack<Value, kCount> pack;
+    using Moved = typename Move<sizeof pack>::Type;
+    this->read(data_ + i, sizeof pack);
+    const Moved moved = __ldcs(reinterpret_cast<const Moved*>(data_ + i));
     memcpy(&pack, &moved, sizeof pack);
     return pack;
   }

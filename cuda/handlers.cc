@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda/kernels.h"
+#include "cuda/workspace.h"
 #include "ffi/bind.h"
 #include "ffi/decode.h"
 
@@ -27,6 +28,20 @@ ffi::Error run_topk(Stream stream, ffi::AnyBuffer operand, AnyResult values, Any
   if (decoded.error.failure() || request.rows == 0 || request.k == 0) return decoded.error;
   return error_of(cuda::topk(request, operand.untyped_data(), values->untyped_data(),
                              static_cast<int32_t*>(indices->untyped_data()), stream));
+}
+
+ffi::Error run_bucketed(Stream stream, ffi::AnyBuffer operand, AnyResult values, AnyResult indices, AnyResult workspace,
+                        int64_t k, int64_t num_buckets, int64_t bucket_k, bool largest, bool sorted) {
+  const Buckets buckets{num_buckets, bucket_k};
+  const Decoded decoded = decode_bucketed(operand, *values, *indices, k, buckets, largest, sorted);
+  const Request& request = decoded.request;
+  if (decoded.error.failure()) return decoded.error;
+  const int64_t needed = cuda::workspace_bytes(buckets.candidates(), k, request.item_bytes);
+  const ffi::Error error = check_workspace(operand, *workspace, needed);
+  if (error.failure() || request.rows == 0 || request.k == 0) return error;
+  return error_of(cuda::bucketed(request, buckets, operand.untyped_data(), values->untyped_data(),
+                                 static_cast<int32_t*>(indices->untyped_data()), workspace->untyped_data(),
+                                 workspace->dimensions().back(), stream));
 }
 
 ffi::Error run_mask(Stream stream, ffi::AnyBuffer operand, AnyResult result, int64_t k, bool largest, bool by_magnitude,
@@ -57,11 +72,12 @@ auto context() { return ffi::Ffi::Bind().Ctx<ffi::PlatformStream<Stream> >(); }
 constexpr auto kTraits = {ffi::Traits::kCmdBufferCompatible};
 
 XLA_FFI_DEFINE_HANDLER(topk_handler, run_topk, bind_topk(context()), kTraits);
+XLA_FFI_DEFINE_HANDLER(bucketed_handler, run_bucketed, bind_bucketed_with_workspace(context()), kTraits);
 XLA_FFI_DEFINE_HANDLER(mask_handler, run_mask, bind_mask(context()), kTraits);
 XLA_FFI_DEFINE_HANDLER(sparsify_handler, run_sparsify, bind_sparsify(context()), kTraits);
 
 }  // namespace
 
-Handlers handlers() { return {topk_handler, mask_handler, sparsify_handler}; }
+Handlers handlers() { return {topk_handler, bucketed_handler, mask_handler, sparsify_handler}; }
 
 }  // namespace jax_rtopk

@@ -8,6 +8,8 @@ namespace jax_rtopk::cuda {
 template <class Bits>
 std::string topk_as(const Request&, const void*, void*, int32_t*, Stream);
 template <class Bits>
+std::string bucketed_as(const Request&, const Buckets&, const void*, void*, int32_t*, void*, int64_t, Stream);
+template <class Bits>
 std::string mask_as(const Request&, const void*, uint8_t*, Stream);
 template <class Bits>
 std::string sparsify_as(const Request&, const void*, void*, Stream);
@@ -33,6 +35,13 @@ std::string by_width(const Request& request, Act&& act) {
 
 std::string topk(const Request& request, const void* operand, void* values, int32_t* indices, Stream stream) {
   return by_width(request, [&]<class Bits>() { return topk_as<Bits>(request, operand, values, indices, stream); });
+}
+
+std::string bucketed(const Request& request, const Buckets& buckets, const void* operand, void* values,
+                     int32_t* indices, void* workspace, int64_t workspace_bytes, Stream stream) {
+  return by_width(request, [&]<class Bits>() {
+    return bucketed_as<Bits>(request, buckets, operand, values, indices, workspace, workspace_bytes, stream);
+  });
 }
 
 std::string mask(const Request& request, const void* operand, uint8_t* mask, Stream stream) {

@@ -6,12 +6,19 @@
 #include <string>
 
 #include "cuda/stream.h"
+#include "native/buckets.h"
 #include "native/request.h"
 
 namespace jax_rtopk::cuda {
 
 // The k selected elements of each row (values[rows, k], indices[rows, k]).
 std::string topk(const Request& request, const void* operand, void* values, int32_t* indices, Stream stream);
+
+// The k selected elements of each row of those that its buckets keep. `workspace`: memory for this call alone,
+// `workspace_bytes` of it for each row, which are workspace_bytes(...) of cuda/workspace.h or more; or none where that
+// is 0.
+std::string bucketed(const Request& request, const Buckets& buckets, const void* operand, void* values,
+                     int32_t* indices, void* workspace, int64_t workspace_bytes, Stream stream);
 
 // 1 at the k selected elements of each row, 0 elsewhere (mask[rows, n]).
 std::string mask(const Request& request, const void* operand, uint8_t* mask, Stream stream);

@@ -90,7 +90,7 @@ RTOPK_DEVICE auto group_maxima(const Row& row, BlockTeam<kThreads>& team, const 
   return ordered<kWarp>(mine, shares);
 }
 template <class Team, class Word>
-constexpr int block_maxima_bytes() {
+RTOPK_HD constexpr int block_maxima_bytes() {
   return Team::kThreads * int(sizeof(Word));  // a word a thread
 }
 

@@ -2,8 +2,11 @@
 // of them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <numeric>
 
 #include "native/search_plan.h"
 
@@ -59,6 +62,57 @@ constexpr int chunk(int n, int item_bytes) {
   int chunk = 1;
   while (chunk < most && 2 * chunk * kGroups <= n) chunk *= 2;
   return chunk;
+}
+
+// Bucketed top-k: a block takes a row. Where there are rows for all multiprocessors it is a small one, of which each
+// holds several, since much of the second stage is the same work for each warp; otherwise one that keeps more of its
+// row on the way from memory: so many lines in each thread.
+inline constexpr int kSmallBucketBlock = 128, kLargeBucketBlock = 512, kBucketLines = 4;
+// So many blocks for each multiprocessor take rows in turn: several times as many as it holds, so that it is not left
+// with few of them for long when the work runs out.
+inline constexpr int kBucketBlocks = 64;
+constexpr bool in_large_bucket_blocks(int64_t rows, int multiprocessors) { return rows < 2 * multiprocessors; }
+
+// The candidates of a row, with those that are selected of them, lie in shared memory up to so many bytes: few enough
+// to leave room for several blocks, and for what the search needs besides.
+inline constexpr int kCandidateBytes = 40 * 1024;
+
+// How many levels a thread's queues have, where a bucket keeps so many elements; 0: more than fit in registers.
+constexpr int bucket_levels(int64_t kept) {
+  int levels = 1;
+  while (levels < kept) levels *= 2;
+  return levels <= 16 ? levels : 0;
+}
+
+// How many columns a thread takes side by side: what 16 bytes hold, or as many as there are registers for.
+constexpr int bucket_columns(int levels, int item_bytes) {
+  const int most = 16 / item_bytes, fit = levels <= 2 ? 8 : 16 / levels;
+  return most < fit ? most : fit;
+}
+
+// How many blocks with such queues a multiprocessor is to hold at least.
+constexpr int bucket_blocks(int threads, int levels, int item_bytes) {
+  const int words = levels * bucket_columns(levels < 1 ? 1 : levels, item_bytes) * (item_bytes == 8 ? 3 : 2);
+  return threads == kLargeBucketBlock ? 1 : (words < 32 ? 6 : 4);
+}
+
+// As how long lines a row is read: a multiple of the number of buckets, and of a thread's columns. Short lines leave
+// threads without work; long ones leave few elements to a column, and many columns of a bucket to be put together.
+// Returns 0 where there is no line that short.
+inline unsigned bucket_line(int64_t n, int64_t buckets, int levels, int item_bytes, int threads) {
+  const int64_t columns = bucket_columns(levels, item_bytes), block = columns * threads;
+  const int64_t least = buckets * (columns / std::gcd(columns, buckets));
+  if (least > std::numeric_limits<int32_t>::max()) return 0;
+  // Instructions of a warp: for what it inserts, for each stripe of columns that a block takes at a time, and for each
+  // time that columns of one bucket take turns.
+  const auto cost = [&](int64_t line) {
+    const int64_t stripes = (line - 1) / block + 1, turns = stripes * ((std::min(line, block) - 1) / buckets + 1);
+    return stripes * ((n / line + 1) * columns * (5 * levels + 1) + 100) + turns * (60 + 20 * levels);
+  };
+  int64_t best = least;
+  for (int64_t line = 2 * least; line <= n && line <= 64 * least; line += least)
+    if (cost(line) < cost(best)) best = line;
+  return unsigned(best);
 }
 
 }  // namespace jax_rtopk::cuda::policy

@@ -49,20 +49,20 @@ struct RowView {
 };
 
 // The keys of a pack.
-template <class Bits>
-RTOPK_DEVICE void keys_of(const KeyMap<Bits>& map, const Pack<Bits>& bits, WordOf<Bits> (&keys)[16 / sizeof(Bits)]) {
+template <class Bits, int kCount>
+RTOPK_DEVICE void keys_of(const KeyMap<Bits>& map, const Pack<Bits, kCount>& bits, WordOf<Bits> (&keys)[kCount]) {
   if (map.borrow != 0) {
 #pragma unroll
-    for (int j = 0; j < Pack<Bits>::kCount; ++j) keys[j] = map(bits.at[j]);
+    for (int j = 0; j < kCount; ++j) keys[j] = map(bits.at[j]);
   } else if constexpr (sizeof(Bits) == 4) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) keys[j] = spread_sign(bits.at[j], map.spread) ^ map.flip;
-  } else if constexpr (sizeof(Bits) == 2) {  // two at a time
+    for (int j = 0; j < kCount; ++j) keys[j] = spread_sign(bits.at[j], map.spread) ^ map.flip;
+  } else if constexpr (sizeof(Bits) == 2 && kCount > 1) {  // two at a time
     const uint32_t spread = map.spread * 0x10001u, flip = map.flip * 0x10001u;
-    uint32_t pairs[4];
+    uint32_t pairs[kCount / 2];
     memcpy(pairs, &bits, sizeof pairs);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < kCount / 2; ++j) {
       const uint32_t both = xor3(pairs[j], signs_of_halves(pairs[j]) & spread, flip);
       keys[2 * j] = both & 0xffff;
       keys[2 * j + 1] = both >> 16;
@@ -70,7 +70,7 @@ RTOPK_DEVICE void keys_of(const KeyMap<Bits>& map, const Pack<Bits>& bits, WordO
   } else {
     const KeyMap<Bits> without{map.spread, map.flip, 0};
 #pragma unroll
-    for (int j = 0; j < Pack<Bits>::kCount; ++j) keys[j] = without(bits.at[j]);
+    for (int j = 0; j < kCount; ++j) keys[j] = without(bits.at[j]);
   }
 }
 

@@ -129,10 +129,11 @@ RTOPK_DEVICE typename Row::Word largest(const Row& row, Team& team) {
   return team.maximum(top);
 }
 
-// `scratch`: shared memory for the group maxima, later for the elements of the bracket.
-template <class Row, class Team, class Sink>
-RTOPK_DEVICE void select_row(const Row& row, Team& team, const SearchPlan& plan, const FirstPivots& first, int max_iter,
-                             int scratch, Sink& sink) {
+// The bracket that is left of a row by its search: from its `lo` up exactly k elements lie, or it is a single key, or
+// max_iter has ended the search. `scratch`: shared memory for the group maxima, later for the elements of the bracket.
+template <class Row, class Team>
+RTOPK_DEVICE Bracket<typename Row::Word> search_row(const Row& row, Team& team, const SearchPlan& plan,
+                                                    const FirstPivots& first, int max_iter, int scratch) {
   using Word = typename Row::Word;
   const int k = plan.k;
   const auto maxima = group_maxima(row, team, plan, scratch);
@@ -161,8 +162,15 @@ RTOPK_DEVICE void select_row(const Row& row, Team& team, const SearchPlan& plan,
     const bool resolved = bracket.resolved() && !search.done();
     if (team.any(resolved)) resolve(row, team, k, resolved, count_inside(row, bracket), scratch, bracket);
   }
-  if (team.any(bracket.count_lo != k || bracket.lo == 0)) {
-    emit(row, team, bracket, k, sink);
+  return bracket;
+}
+
+template <class Row, class Team, class Sink>
+RTOPK_DEVICE void select_row(const Row& row, Team& team, const SearchPlan& plan, const FirstPivots& first, int max_iter,
+                             int scratch, Sink& sink) {
+  const auto bracket = search_row(row, team, plan, first, max_iter, scratch);
+  if (team.any(bracket.count_lo != plan.k || bracket.lo == 0)) {
+    emit(row, team, bracket, plan.k, sink);
   } else {
     emit_from(row, team, bracket.lo, sink);
   }

@@ -37,6 +37,21 @@ auto bind_bucketed(Binding context) {
       .template Attr<bool>("sorted");
 }
 
+// The same with a third result: (context..., operand, values, indices, workspace, k, ...)
+template <class Binding>
+auto bind_bucketed_with_workspace(Binding context) {
+  return std::move(context)
+      .template Arg<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Attr<int64_t>("k")
+      .template Attr<int64_t>("num_buckets")
+      .template Attr<int64_t>("bucket_k")
+      .template Attr<bool>("largest")
+      .template Attr<bool>("sorted");
+}
+
 // (context..., operand, mask, k, largest, by_magnitude, max_iter)
 template <class Binding>
 auto bind_mask(Binding context) {

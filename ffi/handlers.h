@@ -7,9 +7,9 @@ namespace jax_rtopk {
 
 struct Handlers {
   XLA_FFI_Handler* topk;
+  XLA_FFI_Handler* bucketed;
   XLA_FFI_Handler* mask;
   XLA_FFI_Handler* sparsify;
-  XLA_FFI_Handler* bucketed = nullptr;  // not every back end has it
 };
 
 // Each native module links exactly one back end, which defines this.

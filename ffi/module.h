@@ -17,9 +17,9 @@ inline void define_targets(nanobind::module_& module) {
         const Handlers all = handlers();
         nanobind::dict targets;
         targets["jax_rtopk_topk"] = capsule(all.topk);
+        targets["jax_rtopk_bucketed"] = capsule(all.bucketed);
         targets["jax_rtopk_mask"] = capsule(all.mask);
         targets["jax_rtopk_sparsify"] = capsule(all.sparsify);
-        if (all.bucketed != nullptr) targets["jax_rtopk_bucketed"] = capsule(all.bucketed);
         return targets;
       },
       nanobind::sig("def targets() -> dict[str, object]"),

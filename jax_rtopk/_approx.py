@@ -69,7 +69,7 @@ def approx_topk(
             the axis.
         bucket_k: how many elements to keep of each bucket, 1 if not given, at most as many as the smallest bucket has.
             Only with `num_buckets`. Together the buckets must keep k or more.
-        implementation: as of `topk`. There is native bucketed top-k for CPUs only, so far.
+        implementation: as of `topk`.
 
     Returns:
         As `topk`.

@@ -30,6 +30,13 @@ class Backend:
         """The FFI target name of one of `OPERATIONS`."""
         return self.prefix + operation
 
+    def workspace(self, operation: str, item_bytes: int, attributes: dict[str, Any]) -> int | None:
+        """How many bytes a row the kernels want as an additional result; None if there is to be no such result."""
+        if operation != "bucketed" or not hasattr(self.module, "bucketed_workspace"):
+            return None
+        candidates = attributes["num_buckets"] * attributes["bucket_k"]
+        return int(self.module.bucketed_workspace(candidates, attributes["k"], item_bytes))
+
 
 def register(module: Any, platform: str, *, prefix: str = PREFIX) -> Backend:
     """Registers a native module's FFI targets for an XLA platform ("cpu" or "CUDA").

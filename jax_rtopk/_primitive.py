@@ -79,13 +79,20 @@ def _lower(
         attributes.pop("max_iter", None)  # the definitions answer exactly
         definition = partial(operation.definition, float_order=platform == "cpu", **attributes)
         return mlir.lower_fun(definition, multiple_results=len(operation.results) > 1)(ctx, operand)
+    workspace = backend.workspace(operation.name, aval.dtype.itemsize, attributes)
     native = jax.ffi.ffi_lowering(
-        backend.target(operation.name), extra_attributes=_sharding_attributes(operation, aval.shape, attributes["k"])
+        backend.target(operation.name),
+        extra_attributes=_sharding_attributes(operation, aval.shape, attributes["k"], workspace),
     )
-    return native(ctx, operand, **attributes)
+    if workspace is None:
+        return native(ctx, operand, **attributes)
+    space = aval.update(shape=(*aval.shape[:-1], workspace), dtype=np.dtype(np.uint8), weak_type=False)
+    return native(ctx.replace(avals_out=[*ctx.avals_out, space]), operand, **attributes)[:-1]
 
 
-def _sharding_attributes(operation: _Operation, shape: tuple[Any, ...], k: int) -> dict[str, mlir.ir.Attribute]:
+def _sharding_attributes(
+    operation: _Operation, shape: tuple[Any, ...], k: int, workspace: int | None
+) -> dict[str, mlir.ir.Attribute]:
     """Tells XLA that the batch axes may stay sharded, in the words of GSPMD and in those of Shardy.
 
     Without both of them, and the registration as batch partitionable, XLA gathers a batch-sharded operand.
@@ -97,16 +104,21 @@ def _sharding_attributes(operation: _Operation, shape: tuple[Any, ...], k: int) 
     if not all(isinstance(dim, int) for dim in shape):
         return attributes  # a rule states every size, which a symbolic dimension lacks
     # Shardy's names of the factors are i to z, z_1, z_2, ... in this order.
-    factors = [chr(ord("i") + i) if i < 18 else f"z_{i - 17}" for i in range(len(shape) + 1)]
-    *batch, row, selected = factors
-    sizes, replicated = (*shape, k), f"{row}, {selected}"
-    if operation.dense:
-        selected, sizes, replicated = row, shape, row
-    operand, result = (", ".join([*batch, last]) for last in (row, selected))
-    results = ", ".join(f"[{result}]" for _ in operation.results)
-    named_sizes = ", ".join(f"{factor}={size}" for factor, size in zip(factors, sizes, strict=False))
+    sizes = [*shape] if operation.dense else [*shape, k]
+    results = [len(sizes) - 1] * len(operation.results)  # which factor is the last of each
+    if workspace is not None:
+        results.append(len(sizes))
+        sizes.append(workspace)
+    factors = [chr(ord("i") + i) if i < 18 else f"z_{i - 17}" for i in range(len(sizes))]
+    batch = factors[: len(shape) - 1]
+
+    def array(last: int) -> str:
+        return f"[{', '.join([*batch, factors[last]])}]"
+
+    named_sizes = ", ".join(f"{factor}={size}" for factor, size in zip(factors, sizes, strict=True))
     attributes["sdy.sharding_rule"] = mlir.ir.Attribute.parse(
-        f"#sdy.op_sharding_rule<([{operand}])->({results}) {{{named_sizes}}} need_replication={{{replicated}}}>"
+        f"#sdy.op_sharding_rule<({array(len(batch))})->({', '.join(map(array, results))}) "
+        f"{{{named_sizes}}} need_replication={{{', '.join(factors[len(batch) :])}}}>"
     )
     return attributes
 

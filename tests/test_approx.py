@@ -6,6 +6,7 @@ import re
 import jax
 import jax.export
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import oracle
 import pytest
@@ -16,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from jax_rtopk import (
     TopK,
+    _native,
     approx_topk,
     expected_recall,
     expected_recall_early_stop,
@@ -97,6 +99,56 @@ def test_rows_of_one_value(filling, is_sorted):
     check(x, 64, 96, sorted=is_sorted)
     check(x, 300, 96, 5, sorted=is_sorted)
     check(x, 64, 96, 2, sorted=is_sorted, largest=False)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, ml_dtypes.bfloat16, np.float32, np.int64], ids=lambda t: np.dtype(t).name)
+@pytest.mark.parametrize("j", [1, 2, 3, 4, 5, 16, 17])
+def test_every_length_of_queue(dtype, j):
+    """Rows that start anywhere, with few distinct elements."""
+    x = oracle.operand(np.random.default_rng(j), np.dtype(dtype), (4, 997), "ties")
+    check(x, 23 * j // 2, 23, j)
+    check(x[:2], 23 * j // 3, 23, j, largest=False, sorted=False)
+
+
+@pytest.mark.parametrize("negative", [False, True])
+def test_rows_that_blocks_take_in_turn(negative):
+    """Once a CUDA block has found too few elements without a sign, it reads its later rows in another way."""
+    x = np.random.default_rng(0).standard_normal((150, 70)).astype(np.float32)
+    if negative:
+        x[::3] = -np.abs(x[::3])
+    check(x, 9, 20)
+    check(x, 25, 11, 3, sorted=False)
+
+
+def test_buckets_that_a_block_of_threads_deals_with_in_several_ways():
+    """Many columns of a bucket, or many buckets; lines of a few packs, of odd lengths, and of almost the row's."""
+    x = np.random.default_rng(0).standard_normal((2, 2999)).astype(np.float32)
+    for b in (1, 2, 3, 4, 6, 255, 256, 257, 511, 1025, 1499, 2998):
+        check(x, (b + 1) // 2, b)
+    x = x.astype(np.float16)
+    for b, j in ((5, 2), (128, 2), (1498, 2), (700, 4)):
+        check(x, b, b, j, sorted=False)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.int64], ids=lambda t: np.dtype(t).name)
+def test_rows_of_the_least_element(dtype):
+    """It is what the CUDA kernel's queues hold where they hold nothing."""
+    dtype = np.dtype(dtype)
+    least = np.full(1, -1, f"i{dtype.itemsize}").view(dtype) if dtype.kind == "f" else np.full(1, np.iinfo(dtype).min)
+    x = np.repeat(least.astype(dtype), 4 * 301).reshape(4, 301)
+    x[1, 77] = x[2, ::9] = x[3, 5:290] = 1
+    for b, j in ((40, 1), (41, 2), (20, 5), (7, 20)):
+        check(x, b * j * 3 // 4, b, j)
+        check(x, b * j * 3 // 4, b, j, sorted=False)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32, np.float64], ids=lambda t: np.dtype(t).name)
+def test_more_candidates_than_fit_a_block(dtype):
+    """On CUDA they are kept in a workspace."""
+    x = oracle.operand(np.random.default_rng(0), np.dtype(dtype), (3, 12007), "bits")
+    check(x, 100, 6000)
+    check(x, 1500, 1999, 2, sorted=False)
+    check(x, 1500, 700, 4)
 
 
 def test_ties_go_to_the_lowest_index_across_buckets():
@@ -182,7 +234,7 @@ def test_sharded_batch(backend, function):
     sharding = NamedSharding(mesh, P("a"))
     sharded = jax.device_put(x, sharding)
     compiled = jax.jit(operation).lower(sharded).compile()
-    if backend.name == "native":  # lax.top_k, on which pure JAX builds, gathers
+    if backend.native:  # lax.top_k, on which pure JAX builds, gathers
         assert not re.findall(r"(all-gather|all-reduce|all-to-all|collective-\w+)(?:-start)?\(", compiled.as_text())
         for leaf in jax.tree.leaves(compiled(sharded)):
             assert leaf.sharding.is_equivalent_to(sharding, 3)
@@ -192,7 +244,8 @@ def test_sharded_batch(backend, function):
 def test_export():
     function = jax.jit(lambda x: approx_topk(x, 4, num_buckets=16))
     batch = jax.export.symbolic_shape("batch")[0]
-    exported = jax.export.export(function, disabled_checks=export_disabled_checks())(
+    emulated = jax.export.DisabledSafetyCheck.custom_call("jax_rtopk_emulated_bucketed")
+    exported = jax.export.export(function, disabled_checks=[*export_disabled_checks(), emulated])(
         jax.ShapeDtypeStruct((batch, 50), jnp.float32)
     )
     x = np.random.default_rng(6).standard_normal((3, 50)).astype(np.float32)
@@ -204,10 +257,9 @@ def test_export():
 def test_the_custom_call_is_stable(backend):
     """Programs exported by one release must run under the next."""
     call = jax.jit(lambda x: approx_topk(x, 4, num_buckets=16, largest=False)).lower(jnp.ones((3, 50))).as_text()
-    if backend.name == "emulated":  # no kernel for CUDA yet
-        assert "jax_rtopk" not in call
-        return
-    (attributes,) = re.findall(r"custom_call @jax_rtopk_bucketed\(.*?mhlo\.backend_config = {(.*?)}", call)
+    ((attributes, results),) = re.findall(
+        r"custom_call @jax_rtopk_(?:emulated_)?bucketed\(.*?mhlo\.backend_config = {(.*?)}.*-> \((.*)\)", call
+    )
     assert sorted(attributes.split(", ")) == [
         "bucket_k = 1 : i64",
         "k = 4 : i64",
@@ -215,6 +267,28 @@ def test_the_custom_call_is_stable(backend):
         "num_buckets = 16 : i64",
         "sorted = true",
     ]
+    workspace = [] if backend.name == "native" else ["tensor<3x0xui8>"]
+    assert results.split(", ") == ["tensor<3x4xf32>", "tensor<3x4xi32>", *workspace]
+
+
+@pytest.fixture
+def call(backend):
+    """Makes a custom call for four of each row of float32 ones, with a workspace where the back end has one."""
+    platform = "cuda" if backend.name == "gpu" else "cpu"
+    name = _native.BACKENDS[platform].target("bucketed")
+
+    def call(rows, num_buckets, bucket_k, workspace=(jnp.uint8, 3, 0), k=4):
+        results = [jax.ShapeDtypeStruct((3, k), dtype) for dtype in (jnp.float32, jnp.int32)]
+        if backend.name != "native":
+            results.append(jax.ShapeDtypeStruct(workspace[1:], workspace[0]))
+        attributes = {"k": k, "num_buckets": num_buckets, "bucket_k": bucket_k}
+        return jax.block_until_ready(
+            jax.ffi.ffi_call(name, results)(
+                jnp.ones(rows), **{key: np.int64(value) for key, value in attributes.items()}, largest=True, sorted=True
+            )
+        )
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -229,15 +303,36 @@ def test_the_custom_call_is_stable(backend):
     ],
 )
 @pytest.mark.native_only
-def test_malformed_calls_are_refused(backend, buckets, message):
-    if backend.name != "native":
-        pytest.skip("no kernel for CUDA yet")
-    results = jax.ShapeDtypeStruct((3, 4), jnp.float32), jax.ShapeDtypeStruct((3, 4), jnp.int32)
-    attributes = {"num_buckets": np.int64(buckets[0]), "bucket_k": np.int64(buckets[1])}
+def test_malformed_calls_are_refused(call, buckets, message):
     with pytest.raises(Exception, match=f"INVALID_ARGUMENT: jax_rtopk: {message}"):
-        jax.ffi.ffi_call("jax_rtopk_bucketed", results)(
-            jnp.ones((3, 50)), k=np.int64(4), largest=True, sorted=True, **attributes
-        )
+        call((3, 50), *buckets)
+
+
+# 6000 candidates, and 4 that are selected, of 8 bytes each.
+@pytest.mark.parametrize(
+    ("workspace", "message"),
+    [
+        ((jnp.uint8, 3, 0), "workspace must have at least 48032 bytes a row, a multiple of 8, got 0"),
+        ((jnp.uint8, 3, 48024), "workspace must have at least 48032 bytes a row, a multiple of 8, got 48024"),
+        ((jnp.uint8, 3, 48036), "workspace must have at least 48032 bytes a row, a multiple of 8, got 48036"),
+        ((jnp.uint8, 2, 48032), r"workspace must have the operand's shape \[3, 7000\] with 48032 .*, got \[2, 48032\]"),
+        ((jnp.uint8, 144096), "workspace must have the operand's shape"),
+        ((jnp.float32, 3, 48032), "workspace must be of dtype uint8"),
+    ],
+)
+@pytest.mark.native_only
+def test_malformed_workspaces_are_refused(backend, call, workspace, message):
+    if backend.name == "native":
+        pytest.skip("CPUs need no workspace")
+    with pytest.raises(Exception, match=f"INVALID_ARGUMENT: jax_rtopk: {message}"):
+        call((3, 7000), 6000, 1, workspace)
+
+
+@pytest.mark.native_only
+def test_workspaces_may_be_larger_than_they_need_to_be(call):
+    for rows, buckets, workspace in (((3, 50), 10, 808), ((3, 7000), 6000, 50000)):
+        _, indices, *_ = call(rows, buckets, 1, (jnp.uint8, 3, workspace))
+        assert indices.tolist() == [[0, 1, 2, 3]] * 3
 
 
 def recall(x, k, **arguments):
@@ -313,7 +408,7 @@ def test_which_way_is_taken(backend, monkeypatch):
         return calls(lambda x: approx_topk(x, 64, recall_target=recall_target), x)
 
     exact = {"topk"} if backend.native else set()
-    dealt = {"bucketed"} if backend.name == "native" else set()
+    dealt = {"bucketed"} if backend.native else set()
     assert way(1.0) == exact
     plans = {0.5: ApproxPlan(0, BucketPlan(300, 1, 0.9)), 0.6: ApproxPlan(2, None), 0.7: ApproxPlan(0, None)}
     monkeypatch.setattr("jax_rtopk._approx.plan_approx", lambda n, k, recall_target: plans[recall_target])
@@ -381,7 +476,7 @@ def test_symbolic_row_length():
 
 
 def test_native_that_is_not_there(backend):
-    if backend.name == "native":
+    if backend.native:
         assert approx_topk(jnp.ones((4, 100)), 3, num_buckets=9, implementation="native").indices.shape == (4, 3)
         return
     with pytest.raises(NotImplementedError, match='implementation="native" needs native code'):

@@ -35,18 +35,25 @@ class EmulatedModule:
 
     def targets(self) -> dict[str, object]:
         """FFI target names and the capsules to register for them, for the platform `cpu`."""
-        names = ("topk", "mask", "sparsify")
+        names = ("topk", "bucketed", "mask", "sparsify")
         return {
             f"jax_rtopk_{name}": jax.ffi.pycapsule(getattr(self._library, f"jax_rtopk_emulated_{name}"))
             for name in names
         }
+
+    def bucketed_workspace(self, candidates: int, k: int, item_bytes: int) -> int:
+        """As the function of the native module."""
+        return int(self._library.jax_rtopk_bucketed_workspace(candidates, k, item_bytes))
 
 
 @cache
 def load() -> EmulatedModule:
     """The emulated CUDA back end."""
     sources = [*sorted((ROOT / "cuda").glob("*.cu")), ROOT / "cuda/handlers.cc", HERE / "targets.cc"]
-    return EmulatedModule(ctypes.CDLL(str(_library("cuda_emulated", sources))))
+    library = ctypes.CDLL(str(_library("cuda_emulated", sources)))
+    library.jax_rtopk_bucketed_workspace.restype = ctypes.c_int64
+    library.jax_rtopk_bucketed_workspace.argtypes = ctypes.c_int64, ctypes.c_int64, ctypes.c_int
+    return EmulatedModule(library)
 
 
 @cache

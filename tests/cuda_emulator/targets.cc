@@ -1,12 +1,18 @@
-// The emulated back end's handlers, under names that build.py finds in the library.
+// What the emulated back end offers, under names that build.py finds in the library.
+#include "cuda/workspace.h"
 #include "ffi/handlers.h"
 
-#define RTOPK_EMULATED_TARGET(name)                                                           \
-  extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* jax_rtopk_emulated_##name( \
-      XLA_FFI_CallFrame* frame) {                                                             \
-    return jax_rtopk::handlers().name(frame);                                                 \
+#define RTOPK_EMULATED extern "C" __attribute__((visibility("default")))
+#define RTOPK_EMULATED_TARGET(name)                                                   \
+  RTOPK_EMULATED XLA_FFI_Error* jax_rtopk_emulated_##name(XLA_FFI_CallFrame* frame) { \
+    return jax_rtopk::handlers().name(frame);                                         \
   }
 
 RTOPK_EMULATED_TARGET(topk)
+RTOPK_EMULATED_TARGET(bucketed)
 RTOPK_EMULATED_TARGET(mask)
 RTOPK_EMULATED_TARGET(sparsify)
+
+RTOPK_EMULATED int64_t jax_rtopk_bucketed_workspace(int64_t candidates, int64_t k, int item_bytes) {
+  return jax_rtopk::cuda::workspace_bytes(candidates, k, item_bytes);
+}
