@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import matplotlib as mpl
+from sections import ROOT
 
 mpl.use("svg")
 import matplotlib.pyplot as plt
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "benchmarks" / "results"
 

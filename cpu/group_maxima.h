@@ -70,8 +70,8 @@ class GroupMaxima {
       largest = V::max(largest, V::choose(earlier, none, V::load(maxima_ + v)));
     }
     // The largest of those behind the first i is the right one if leading bits have told these apart from it.
-    const Lane lane = V::reduce_max(largest);
-    if (count(maxima_, lane - 1) > i) return Row::key_of(lane);
+    const Word key = Row::key_of(V::reduce_max(largest));
+    if (count(maxima_, Row::lane_of(key - 1)) > i) return key;
     arrange();
     return at(i);
   }

@@ -44,14 +44,14 @@ RTOPK_DEVICE void keep_candidates(const BucketTask<Bits>& task, const RowView<Bi
     if constexpr (Stream::kHasSigned) stream.template run<true>(team, task.floats);
     if (task.floats) {
       unsigned held = 0;
-      for (int bucket = team.rank(); bucket < task.buckets; bucket += Team::kThreads)
+      for (unsigned bucket = unsigned(team.rank()); bucket < unsigned(task.buckets); bucket += Team::kThreads)
         held += unsigned(candidates.held(bucket));
       by_signed_lanes = int(team.sum(held)) >= task.plan.k;
       if (by_signed_lanes) return;
     }
   }
   if (!Stream::kHasSigned || !by_signed_lanes) stream.template run<false>(team, task.floats);
-  for (int bucket = team.rank(); bucket < task.buckets; bucket += Team::kThreads)
+  for (unsigned bucket = unsigned(team.rank()); bucket < unsigned(task.buckets); bucket += Team::kThreads)
     candidates.fill_with_least(bucket, row);
   team.sync();
 }
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads, policy::bucket_blocks(kThreads, kLev
     void* const memory = task.workspace_bytes > 0
                              ? task.workspace.part(row * task.workspace_bytes, task.workspace_bytes).address()
                              : shared_bytes(Team::kScratchBytes + kSearchBytes, size_t(bytes));
-    const Elements<Word> elements(static_cast<Selected<Word>*>(memory), count + k);
+    const Elements<Word> elements(static_cast<Selected<Word>*>(memory), int64_t(count) + k);
     const Elements<Word> kept = elements.part(0, count), selected = elements.part(count, k);
     const RowView<Bits> view = task.view(row);
     const Candidates<Word> candidates(kept, task.buckets, task.kept);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads, policy::bucket_blocks(kThreads, kLev
     select_candidates(kept, team, task.plan, task.n, task.sorted, Team::kScratchBytes, selected);
     const Global<Bits> values = task.values.part(row * k, k);
     const Global<int32_t> indices = task.indices.part(row * k, k);
-    for (int i = team.rank(); i < k; i += Team::kThreads) {
+    for (unsigned i = unsigned(team.rank()); i < unsigned(k); i += Team::kThreads) {
       const Selected<Word> item = selected.load(i);
       values.store(i, view.map.bits(Bits(item.key)));
       indices.store(i, item.index);

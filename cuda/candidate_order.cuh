@@ -38,17 +38,15 @@ RTOPK_DEVICE void sort_in_a_warp(const Elements<uint32_t>& elements, int count, 
     words[slot] = 0;  // less than any element's
     if (first + slot >= count) continue;
     const Selected<uint32_t> item = elements.load(first + slot);
-    const uint32_t from_end = ~uint32_t(item.index);
-    words[slot] = by_key ? uint64_t(item.key) << 32 | from_end : uint64_t(from_end) << 32 | item.key;
+    words[slot] = by_key ? Order<4>::of(item) : uint64_t(~uint32_t(item.index)) << 32 | item.key;
   }
   sort_descending<kWarp>(words);
   __syncwarp();
 #pragma unroll
   for (int slot = 0; slot < kEach; ++slot) {
     if (first + slot >= count) continue;
-    const auto high = uint32_t(words[slot] >> 32), low = uint32_t(words[slot]);
-    elements.store(first + slot,
-                   by_key ? Selected<uint32_t>{high, int32_t(~low)} : Selected<uint32_t>{low, int32_t(~high)});
+    const Selected<uint32_t> by_index{uint32_t(words[slot]), int32_t(~uint32_t(words[slot] >> 32))};
+    elements.store(first + slot, by_key ? Order<4>::item(words[slot]) : by_index);
   }
 }
 

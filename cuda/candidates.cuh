@@ -6,8 +6,8 @@
 
 namespace jax_rtopk::cuda {
 
-// Elements in the block's shared memory or in the call's workspace, as there is room: the instructions of global memory
-// reach both, so that one kernel serves both.
+// Elements in the block's shared memory or in the call's workspace, as there is room: generic addresses reach both, so
+// that one kernel serves both.
 template <class Word>
 using Elements = Global<Selected<Word> >;
 

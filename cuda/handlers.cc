@@ -37,11 +37,11 @@ ffi::Error run_bucketed(Stream stream, ffi::AnyBuffer operand, AnyResult values,
   const Request& request = decoded.request;
   if (decoded.error.failure()) return decoded.error;
   const int64_t needed = cuda::workspace_bytes(buckets.candidates(), k, request.item_bytes);
-  const ffi::Error error = check_workspace(operand, *workspace, needed);
+  const ffi::Error error = check_workspace(operand, *workspace, needed, cuda::candidate_bytes(request.item_bytes));
   if (error.failure() || request.rows == 0 || request.k == 0) return error;
   return error_of(cuda::bucketed(request, buckets, operand.untyped_data(), values->untyped_data(),
                                  static_cast<int32_t*>(indices->untyped_data()), workspace->untyped_data(),
-                                 workspace->dimensions().back(), stream));
+                                 needed == 0 ? 0 : workspace->dimensions().back(), stream));
 }
 
 ffi::Error run_mask(Stream stream, ffi::AnyBuffer operand, AnyResult result, int64_t k, bool largest, bool by_magnitude,

@@ -74,13 +74,14 @@ inline constexpr int kBucketBlocks = 64;
 constexpr bool in_large_bucket_blocks(int64_t rows, int multiprocessors) { return rows < 2 * multiprocessors; }
 
 // The candidates of a row, with those that are selected of them, lie in shared memory up to so many bytes: few enough
-// to leave room for several blocks, and for what the search needs besides.
+// to leave room for several blocks, and for what the search needs besides. May only become more: exported programs
+// bring the workspace that was needed when they were made.
 inline constexpr int kCandidateBytes = 40 * 1024;
 
 // How many levels a thread's queues have, where a bucket keeps so many elements; 0: more than fit in registers.
 constexpr int bucket_levels(int64_t kept) {
   int levels = 1;
-  while (levels < kept) levels *= 2;
+  while (levels <= 16 && levels < kept) levels *= 2;
   return levels <= 16 ? levels : 0;
 }
 

@@ -158,7 +158,7 @@ class BucketStream<Bits, Team, 0> {
   template <bool>
   RTOPK_DEVICE void run(Team& team, bool) const {
     const int count = candidates_.count();
-    for (int bucket = team.rank(); bucket < count; bucket += Team::kThreads) {
+    for (unsigned bucket = unsigned(team.rank()); bucket < unsigned(count); bucket += Team::kThreads) {
       candidates_.clear(bucket);
       for (unsigned i = unsigned(bucket); i < row_.n; i += unsigned(count))
         candidates_.insert(bucket, {row_.map(row_.data.load(i)), int32_t(i)});

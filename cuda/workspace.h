@@ -9,9 +9,12 @@
 
 namespace jax_rtopk::cuda {
 
-// What a row's candidates and the selected ones take: a key of 32 or 64 bits each, and an index.
+// What a candidate takes, and is aligned to: a key of 32 or 64 bits, and an index.
+RTOPK_HD constexpr int64_t candidate_bytes(int item_bytes) { return item_bytes == 8 ? 16 : 8; }
+
+// What a row's candidates and the selected ones take.
 RTOPK_HD constexpr int64_t candidate_bytes(int64_t candidates, int64_t k, int item_bytes) {
-  return (candidates + k) * (item_bytes == 8 ? 16 : 8);
+  return (candidates + k) * candidate_bytes(item_bytes);
 }
 
 // What a row needs of the workspace; 0 where there is room in shared memory.

@@ -23,13 +23,9 @@ auto bind_topk(Binding context) {
       .template Attr<int64_t>("max_iter");
 }
 
-// (context..., operand, values, indices, k, num_buckets, bucket_k, largest, sorted)
 template <class Binding>
-auto bind_bucketed(Binding context) {
-  return std::move(context)
-      .template Arg<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
+auto bind_bucketed_attributes(Binding results) {
+  return std::move(results)
       .template Attr<int64_t>("k")
       .template Attr<int64_t>("num_buckets")
       .template Attr<int64_t>("bucket_k")
@@ -37,19 +33,23 @@ auto bind_bucketed(Binding context) {
       .template Attr<bool>("sorted");
 }
 
+// (context..., operand, values, indices, k, num_buckets, bucket_k, largest, sorted)
+template <class Binding>
+auto bind_bucketed(Binding context) {
+  return bind_bucketed_attributes(std::move(context)
+                                      .template Arg<xla::ffi::AnyBuffer>()
+                                      .template Ret<xla::ffi::AnyBuffer>()
+                                      .template Ret<xla::ffi::AnyBuffer>());
+}
+
 // The same with a third result: (context..., operand, values, indices, workspace, k, ...)
 template <class Binding>
 auto bind_bucketed_with_workspace(Binding context) {
-  return std::move(context)
-      .template Arg<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
-      .template Attr<int64_t>("k")
-      .template Attr<int64_t>("num_buckets")
-      .template Attr<int64_t>("bucket_k")
-      .template Attr<bool>("largest")
-      .template Attr<bool>("sorted");
+  return bind_bucketed_attributes(std::move(context)
+                                      .template Arg<xla::ffi::AnyBuffer>()
+                                      .template Ret<xla::ffi::AnyBuffer>()
+                                      .template Ret<xla::ffi::AnyBuffer>()
+                                      .template Ret<xla::ffi::AnyBuffer>());
 }
 
 // (context..., operand, mask, k, largest, by_magnitude, max_iter)

@@ -17,6 +17,7 @@ from jax import lax
 from jax_rtopk._approx import approx_topk
 from jax_rtopk._checks import (
     check_axis,
+    check_flag,
     check_k,
     check_last_axis,
     check_number,
@@ -24,8 +25,11 @@ from jax_rtopk._checks import (
     check_period,
     check_row,
 )
+from jax_rtopk._primitive import keep
+from jax_rtopk._rows import move
 from jax_rtopk._topk import topk, topk_mask, topk_sparsify
-from jax_rtopk._xla import keys_of, take_rows
+from jax_rtopk._xla import keep as keep_bits
+from jax_rtopk._xla import keys_of, put_rows, take_rows
 
 Activation = Callable[[jax.Array], jax.Array]
 Average = tuple[jax.Array, jax.Array]
@@ -72,26 +76,25 @@ def topk_layer(
 
 
 def _approx_sparsify(
-    x: jax.Array, *, k: Any, axis: Any, by_magnitude: bool, straight_through: bool, recall_target: Any
+    x: jax.Array, *, k: Any, axis: Any, by_magnitude: Any, straight_through: Any, recall_target: Any
 ) -> jax.Array:
     x = check_operand("TopK", x)
     axis = check_axis("TopK", axis, x)
-    ordered = keys_of(x, largest=True, by_magnitude=True) if by_magnitude else lax.stop_gradient(x)
-    indices = approx_topk(ordered, k, axis=axis, sorted=False, recall_target=recall_target).indices
-    kept = jnp.put_along_axis(jnp.zeros(x.shape, bool), indices, True, axis=axis, inplace=False)
-    return _keep_straight_through(x, kept) if straight_through else _keep(x, kept)
+    by_magnitude = check_flag("TopK", "by_magnitude", by_magnitude)
+    straight_through = check_flag("TopK", "straight_through", straight_through)
+    rows = move(x, axis, x.ndim - 1)
+    ordered = keys_of(rows, largest=True, by_magnitude=True) if by_magnitude else lax.stop_gradient(rows)
+    indices = approx_topk(ordered, k, sorted=False, recall_target=recall_target).indices
+    kept = put_rows(jnp.zeros_like(rows, bool), indices, jnp.ones_like(indices, bool))
+    return move(_keep_straight_through(kept, rows) if straight_through else keep(kept, rows), x.ndim - 1, axis)
 
 
-def _keep(x: jax.Array, kept: jax.Array) -> jax.Array:
-    return jnp.where(kept, x, jnp.zeros_like(x))
-
-
-_keep_straight_through = jax.custom_jvp(_keep)
+_keep_straight_through = jax.custom_jvp(keep_bits)
 
 
 @_keep_straight_through.defjvp
 def _(primals: Any, tangents: Any) -> tuple[jax.Array, Any]:
-    return _keep(*primals), tangents[0]
+    return keep_bits(*primals), tangents[1]
 
 
 def check_momentum(momentum: Any) -> None:

@@ -158,19 +158,20 @@ def _sparsify_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, straight_t
         return (dense,), (_zero_tangent(dense) if isinstance(tangent, ad.Zero) else _strongly_typed(tangent),)
     # One search serves both results.
     (mask,) = mask_p.bind(operand, largest=True, **params)
-    return (_keep(mask, operand),), (_keep_tangent(mask, _strongly_typed(tangent)),)
+    return (keep(mask, operand),), (_keep_tangent(mask, _strongly_typed(tangent)),)
 
 
 # The derivative has to be said, as there is none of the bits.
 @jax.custom_jvp
-def _keep(mask: Any, operand: Any) -> Any:
+def keep(mask: Any, operand: Any) -> Any:
+    """`_xla.keep` with the tangent of what is kept."""
     return _xla.keep(mask, operand)
 
 
-@_keep.defjvp
+@keep.defjvp
 def _keep_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     mask, operand = primals
-    return _keep(mask, operand), _keep_tangent(mask, tangents[1])
+    return keep(mask, operand), _keep_tangent(mask, tangents[1])
 
 
 def _keep_tangent(mask: Any, tangent: Any) -> Any:

@@ -68,14 +68,14 @@ def _selected(operand: jax.Array, indices: jax.Array, *, sorted: bool) -> tuple[
 def mask(operand: jax.Array, *, k: int, largest: bool, by_magnitude: bool, float_order: bool) -> jax.Array:
     """True at the k first elements along the last axis."""
     indices = _topk_indices(operand, k=k, largest=largest, by_magnitude=by_magnitude, float_order=float_order)
-    return _put_rows(jnp.zeros(operand.shape, bool), indices, jnp.ones(indices.shape, bool))
+    return put_rows(jnp.zeros(operand.shape, bool), indices, jnp.ones(indices.shape, bool))
 
 
 def sparsify(operand: jax.Array, *, k: int, by_magnitude: bool, float_order: bool) -> jax.Array:
     """The operand with all but the k first elements along the last axis set to +0."""
     indices = _topk_indices(operand, k=k, largest=True, by_magnitude=by_magnitude, float_order=float_order)
     bits = to_bits(operand)
-    return from_bits(_put_rows(jnp.zeros_like(bits), indices, take_rows(bits, indices)), operand.dtype)
+    return from_bits(put_rows(jnp.zeros_like(bits), indices, take_rows(bits, indices)), operand.dtype)
 
 
 def keep(mask: jax.Array, operand: jax.Array) -> jax.Array:
@@ -112,7 +112,7 @@ def take_rows(operand: jax.Array, indices: jax.Array, *, zero_outside: bool = Fa
     )
 
 
-def _put_rows(operand: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
+def put_rows(operand: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
     """The inverse of `take_rows`: the operand with `updates` at `indices`."""
     if 0 in indices.shape:  # jaxlib 0.7.1 would write one element of each row
         return operand

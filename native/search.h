@@ -66,7 +66,7 @@ class Search {
   RTOPK_HD bool goes_on(int max_iter) const { return !done() && (passes_ < max_iter || resolved()); }
 
   // Where to count next. `maxima` knows the plan's group maxima: at(i) is the i-th largest, counted from 0; above(key)
-  // and from(key) count those > key and >= key. Not to be called when done().
+  // and from(key) count those > key and >= key. Tells nothing when done().
   template <class Maxima>
   RTOPK_HD Pivots<Word> pivots(const Maxima& maxima) const {
     const bool both = below_ && above_;

@@ -83,7 +83,9 @@ def row_loop(code: list[Instruction]) -> list[Instruction]:
     loop: set[int] = set()
     for i, instruction in enumerate(code):
         if instruction.name == "LDG" and i not in loop:
-            loop = max(loop, _reached(i, after) & _reached(i, before), key=len)
+            around = _reached(i, after) & _reached(i, before)
+            if len(around) > 1:
+                loop = max(loop, around, key=len)
     return [code[i] for i in sorted(loop)]
 
 

@@ -83,6 +83,7 @@ def test_a_correct_kernel_passes(faults):
 @pytest.mark.parametrize(
     ("kernel", "complaint"),
     [
+        ("one_row", "no loop that loads"),
         ("narrow_loads", "narrow loads: {4: 4} by width"),
         ("waiting_loads", "loads that wait for each other: 1 at a time"),
         ("spilling", "spills: "),

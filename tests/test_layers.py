@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import oracle
 import pytest
@@ -155,6 +156,19 @@ def test_topk_gradient_with_a_recall(make, straight_through):
     kept, pull_back = jax.vjp(layer.function(training=False), x)
     want = cotangent if straight_through else jnp.where(kept != 0, cotangent, 0)
     np.testing.assert_array_equal(pull_back(cotangent)[0], want)
+
+
+def test_topk_with_a_recall_keeps_the_bits(make):
+    x = np.array([[0x7D, 0x3C, 0x80, 0x00]], np.uint8).view(ml_dtypes.float8_e5m2)  # 0x7D: a signalling NaN
+    kept = make("TopK", 2, recall_target=0.9).train(jnp.asarray(x))
+    assert np.asarray(kept).view(np.uint8).tolist() == [[0x7D, 0x3C, 0, 0]]
+
+
+@pytest.mark.parametrize("flag", ["by_magnitude", "straight_through"])
+def test_topk_checks_its_flags(make, flag):
+    for arguments in ({}, {"recall_target": 0.9}):
+        with pytest.raises(TypeError, match=f"{flag} must be"):
+            make("TopK", 2, **{flag: 1}, **arguments).train(jnp.ones((2, 8)))
 
 
 def test_topk_takes_passes_or_a_recall(make):

@@ -98,3 +98,12 @@ def test_mask_and_sparsify(backend, dtype, n, share, max_iter, by_magnitude, see
     oracle.assert_same(mask, specified(backend, x, k, max_iter))
     kept = specified(backend, x, k, max_iter, by_magnitude=by_magnitude)
     oracle.assert_same(dense, np.where(kept, x, np.zeros((), dtype)))
+
+
+@pytest.mark.parametrize("max_iter", [1, 3])
+def test_rows_of_zeros_and_few_others(backend, max_iter):
+    """The pivots are among the zeros, whose key as of unsigned integers is the least there is."""
+    x = np.zeros((20, 256), np.uint32)
+    for row, others in zip(x, range(20), strict=True):
+        row[np.random.default_rng(others).permutation(256)[:others]] = others
+    assert_topk(backend, x, 32, max_iter)

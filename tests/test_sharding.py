@@ -12,12 +12,15 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jax_rtopk import topk, topk_mask, topk_sparsify
+from jax_rtopk.flax import TopK
 
 pytestmark = pytest.mark.usefixtures("backend")
 
 COLLECTIVE = re.compile(r"(all-gather|all-reduce|all-to-all|reduce-scatter|collective-\w+)(?:-start)?\(")
 
 OPERATIONS = {
+    "layer with a recall": TopK(3, recall_target=0.5),
+    "grad of layer": jax.grad(lambda x: (TopK(3, recall_target=0.5, straight_through=True)(x) ** 2).sum()),
     "topk": lambda x: topk(x, 3),
     "unsorted": lambda x: topk(x, 3, sorted=False, largest=False),
     "early": lambda x: topk(x, 3, max_iter=2),
