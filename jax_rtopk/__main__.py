@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jax_rtopk import __version__, _native, topk, topk_mask, topk_sparsify
+from jax_rtopk import __version__, _native, approx_topk, topk, topk_mask, topk_sparsify
 
 # rows, n, k
 _TIMED_SHAPES = ((16384, 64, 8), (16384, 256, 32), (4096, 1024, 32), (512, 8192, 64), (1, 1 << 20, 64))
@@ -81,12 +81,15 @@ def self_check() -> list[str]:
 
 def _answers(x: jax.Array, k: int, implementation: Literal["xla"] | None) -> dict[str, jax.Array]:
     values, indices = topk(x, k, implementation=implementation)
+    through_buckets = partial(approx_topk, x, k, num_buckets=x.shape[1] // 4, implementation=implementation)
     return {
         "values": values,
         "indices": indices,
         "smallest, unsorted": topk(x, k, largest=False, sorted=False, implementation=implementation).indices,
         "mask": topk_mask(x, k, implementation=implementation),
         "sparsify, by magnitude": topk_sparsify(x, k, by_magnitude=True, implementation=implementation),
+        "buckets that keep one": through_buckets(bucket_k=1).indices,
+        "buckets that keep two": through_buckets(bucket_k=2).indices,
     }
 
 
