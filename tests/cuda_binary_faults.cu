@@ -36,8 +36,8 @@ __global__ void waiting_loads(const uint4* operand, unsigned* results, int rows)
   }
 }
 
-// More values at a time than the registers left to it.
-__global__ void __launch_bounds__(1024, 2) spilling(const uint4* operand, uint4* results, int rows) {
+// Holds sixteen values of sixteen bytes at a time.
+static __device__ __forceinline__ void reverse_rows(const uint4* operand, uint4* results, int rows) {
   for (int row = blockIdx.x; row < rows; row += gridDim.x) {
     uint4 held[16];
 #pragma unroll
@@ -48,17 +48,13 @@ __global__ void __launch_bounds__(1024, 2) spilling(const uint4* operand, uint4*
   }
 }
 
-// As many registers as that wants.
-__global__ void many_registers(const uint4* operand, uint4* results, int rows) {
-  for (int row = blockIdx.x; row < rows; row += gridDim.x) {
-    uint4 held[16];
-#pragma unroll
-    for (int j = 0; j < 16; ++j) held[j] = operand[(row * 16 + j) * 1024 + threadIdx.x];
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < 16; ++j) results[(row * 16 + 15 - j) * 1024 + threadIdx.x] = held[j];
-  }
+// More values at a time than the registers left to it.
+__global__ void __launch_bounds__(1024, 2) spilling(const uint4* operand, uint4* results, int rows) {
+  reverse_rows(operand, results, rows);
 }
+
+// As many registers as that wants.
+__global__ void many_registers(const uint4* operand, uint4* results, int rows) { reverse_rows(operand, results, rows); }
 
 // An array whose places are not known at compile time.
 __global__ void on_stack(const unsigned* operand, const int* places, unsigned* results, int rows) {
