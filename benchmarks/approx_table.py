@@ -9,15 +9,14 @@ Float32 normal rows, unsorted; all sides of one shape take turns, medians. Print
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from plotting import RESULTS, ROOT
-from timing import blocking, machine, take_turns
+from plotting import RESULTS
+from timing import blocking, machine, take_turns, write_cases
 
 from jax_rtopk import TopK, approx_topk, topk
 from jax_rtopk._plan import ApproxPlan, plan_approx
@@ -89,9 +88,7 @@ def main() -> None:
         cases.append(measure(*case, seconds))
         print(row_of(cases[-1]), flush=True)
     if seconds == SECONDS:
-        path = RESULTS / "approx_table.json"
-        path.write_text(json.dumps({"machine": machine(), "cases": cases}, indent=1) + "\n")
-        print(f"wrote {path.relative_to(ROOT)}")
+        write_cases(RESULTS / "approx_table.json", machine(), cases)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ import sys
 from dataclasses import asdict
 
 from cpu_cases import FLOOR, LAX, OURS, SCALING, SWEEP_K, SWEEP_N, TABLE, sides
-from plotting import RESULTS, ROOT
-from timing import machine, take_turns
+from plotting import RESULTS
+from timing import machine, take_turns, write_cases
 from tqdm import tqdm
 
 SECONDS = 8.0
@@ -88,9 +88,7 @@ def main() -> None:
     print_table(done)
     if arguments.write or (arguments.seconds == SECONDS and not arguments.table_only):
         about = machine()
-        path = RESULTS / f"cpu-jax{about['versions']['jax']}.json"
-        path.write_text(json.dumps({"machine": about, "cases": done}, indent=1) + "\n")
-        print(f"\nwrote {path.relative_to(ROOT)}")
+        write_cases(RESULTS / f"cpu-jax{about['versions']['jax']}.json", about, done)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,14 @@ about the time to read the rows. Buckets are the cheapest, by the cost model, th
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 from approx_table import share_found
-from plotting import GREY, OTHER, OURS, RESULTS, ROOT, plt, save
-from timing import blocking, machine, take_turns
+from plotting import GREY, OTHER, OURS, RESULTS, plt, save
+from timing import blocking, machine, take_turns, write_cases
 
 from jax_rtopk import TopK, approx_topk, expected_recall, expected_recall_early_stop, topk
 from jax_rtopk._plan import STAGE1, fewest_buckets, plan_cost
@@ -123,9 +122,7 @@ def main() -> None:
         cases.append(measure(*shape, seconds))
         print_table(cases[-1])
     if seconds == SECONDS:
-        path = RESULTS / "recall_time.json"
-        path.write_text(json.dumps({"machine": machine(), "cases": cases}, indent=1) + "\n")
-        print(f"\nwrote {path.relative_to(ROOT)}")
+        write_cases(RESULTS / "recall_time.json", machine(), cases)
         draw(cases)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import random
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
+from sections import ROOT
 from summary import installed, summary
 
 from jax_rtopk import _native
@@ -65,3 +67,9 @@ def machine() -> dict[str, object]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     simd = _native.BACKENDS["cpu"].module.simd_level()
     return {"cpu": model, "simd": simd, "cores": cores, "device": jax.devices()[0].platform, "versions": versions}
+
+
+def write_cases(path: Path, about: dict, cases: list[dict]) -> None:
+    """Records what was timed, and `about` what machine that says something."""
+    path.write_text(json.dumps({"machine": about, "cases": cases}, indent=1) + "\n")
+    print(f"\nwrote {path.relative_to(ROOT)}")
