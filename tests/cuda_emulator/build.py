@@ -24,7 +24,7 @@ ROOT = HERE.parents[1]
 BUILT = HERE / "build"
 # `#pragma unroll` is nvcc's.
 WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Werror")
-FLAGS = ("-x", "c++", "-std=c++20", "-DRTOPK_CUDA_EMULATOR", "-O2", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden")
+FLAGS = ("-x", "c++", "-std=c++20", "-DRTOPK_CUDA_EMULATOR", "-O1", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden")
 
 
 class EmulatedModule:
