@@ -15,7 +15,8 @@ class Batch {
   // `next` to `end`: what will be read after this batch.
   Batch(int rows, const char* next, const char* end) : rows_(rows) {
     const int64_t lines = (end - next) / kLine;
-    if (rows == 1 || lines < kLeastLines) return;  // a long row, or a few lines, the CPU foresees by itself
+    // A few lines the CPU foresees by itself, and the sweep over a row that is a batch of its own fetches ahead.
+    if (rows == 1 || lines < kLeastLines) return;
     next_ = next;
     end_ = end;
     bytes_ = kLine * ((lines + kSteps * rows - 1) / (kSteps * rows));
@@ -23,6 +24,8 @@ class Batch {
   explicit Batch(int rows) : rows_(rows) {}
 
   int rows() const { return rows_; }
+  // Whether what is read next has been fetched by the batch before.
+  bool fetches() const { return rows_ > 1; }
 
   // Calls step(i) for each row of the batch.
   template <class Step>

@@ -64,9 +64,11 @@ inline int likely_rank(const SearchPlan& plan) { return int(plan.rank + plan.dev
 static_assert(kMaxRankedK + kMaxRankedK / 2 < kFirstBlock);
 inline bool all_survive(const SearchPlan& plan) { return plan.n <= max(plan.k + plan.k / 2, kGroups); }
 
-// Fills `survivors` with the elements of a block that reach a threshold. Says whether its top-k are among them.
-template <class Row>
-bool reach(const Row& block, int32_t k, typename Row::Lane threshold, Survivors<Row>& survivors) {
+// Fills `survivors` with the elements of a block that reach a threshold. Says whether its top-k are among them. `ahead`
+// as in Row::sweep().
+template <bool ahead, class Row>
+__attribute__((always_inline)) inline bool reach(const Row& block, int32_t k, typename Row::Lane threshold,
+                                                 Survivors<Row>& survivors) {
   constexpr int32_t kCapacity = Survivors<Row>::kCapacity;
   constexpr int32_t kLeastRoom = 256;  // for the sweep not to advance in ever smaller pieces
   survivors.clear();
@@ -75,7 +77,7 @@ bool reach(const Row& block, int32_t k, typename Row::Lane threshold, Survivors<
   int32_t begin = 0;
   while (begin < n && kCapacity - survivors.count() >= kLeastRoom) {
     const int32_t end = min(n, begin + kCapacity - survivors.count());
-    survivors.append_above(block, begin, end, threshold - 1);
+    survivors.template append_above<ahead>(block, begin, end, threshold - 1);
     begin = end;
   }
   return begin == n && survivors.count() >= k;
@@ -88,7 +90,7 @@ void retry(const Row& block, const SearchPlan& plan, const StridedMaxima<Row>& m
   for (int rank = likely_rank(plan) + 4; survivors.count() < plan.k && rank < kGroups; rank += 4) {
     const auto threshold = maxima.at_most(rank);
     if (threshold == failed) continue;
-    if (reach(block, plan.k, threshold, survivors)) return;
+    if (reach<false>(block, plan.k, threshold, survivors)) return;
     failed = threshold;
   }
   survivors.clear();
@@ -128,7 +130,9 @@ void collect(Batch& batch, RowAt row, const SearchPlan& plan, StridedMaxima<Row>
   batch.each([&](int i) { maxima[i].rank(); });
   batch.each([&](int i) {
     const typename Row::Lane threshold = maxima[i].at_most(likely_rank(plan));
-    if (reach(block(i), plan.k, threshold, survivors[i])) {
+    const bool enough = batch.fetches() ? reach<false>(block(i), plan.k, threshold, survivors[i])
+                                        : reach<true>(block(i), plan.k, threshold, survivors[i]);
+    if (enough) {
       survivors[i].expect(threshold, maxima[i].greatest());
     } else {
       retry(block(i), plan, maxima[i], survivors[i]);

@@ -32,8 +32,9 @@ class Row {
   static constexpr int kLanes = V::kLanes;
   static constexpr int64_t kItemBytes = sizeof(Bits);
   static constexpr Mask kAll = Mask((1ULL << kLanes) - 1);
-  static constexpr int kMaxChunk = 16 / int(sizeof(Bits));         // of a search plan
-  static constexpr Lane kNone = std::numeric_limits<Lane>::min();  // in lanes outside the row: no key is less
+  static constexpr int64_t kAhead = (1 << 13) / int64_t(sizeof(Bits));  // elements
+  static constexpr int kMaxChunk = 16 / int(sizeof(Bits));              // of a search plan
+  static constexpr Lane kNone = std::numeric_limits<Lane>::min();       // in lanes outside the row: no key is less
 
   static constexpr Lane lane_of(Word key) { return Lane(key ^ kBias); }
   static constexpr Word key_of(Lane lane) { return Word(lane) ^ kBias; }
@@ -75,12 +76,17 @@ class Row {
     __builtin_prefetch(reinterpret_cast<const char*>(bits_) + i * int64_t(sizeof(Bits)));
   }
 
-  // Calls f(index of the first element, lanes, which of them are inside the row) over [begin, end).
-  template <class F>
+  // Calls f(index of the first element, lanes, which of them are inside the row) over [begin, end). `ahead`: also
+  // fetches what the sweep will come to, and at the row's end what lies behind it. The CPU by itself does not look
+  // beyond the end of a page, of 4 KB.
+  template <bool ahead = false, class F>
   __attribute__((always_inline)) void sweep(int32_t begin, int32_t end, F f) const {
     const Row row = *this;  // which no store in f can change, so it stays in registers
     int32_t i = begin;
-    for (; i <= end - kLanes; i += kLanes) f(i, row.lanes(i), kAll);
+    for (; i <= end - kLanes; i += kLanes) {
+      if constexpr (ahead) row.prefetch(int64_t(i) + kAhead);
+      f(i, row.lanes(i), kAll);
+    }
     if (i < end) f(i, row.tail_lanes(i, end - i), Mask((1U << (end - i)) - 1));
   }
 

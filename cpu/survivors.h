@@ -54,12 +54,13 @@ class Survivors {
     expect(Lane(~V::reduce_max(least_inverted)), V::reduce_max(greatest));
   }
 
-  // Appends those that are above a lane.
+  // Appends those that are above a lane. `ahead` as in Row::sweep().
+  template <bool ahead>
   void append_above(const Row& row, int32_t begin, int32_t end, Lane lane) {
     const auto above = V::set1(lane);
     int32_t size = count_;
     auto index = V::index(begin);
-    row.sweep(begin, end, [&](int32_t, auto lanes, auto) {
+    row.template sweep<ahead>(begin, end, [&](int32_t, auto lanes, auto) {
       const auto kept = V::gt(lanes, above);
       V::compress(lanes_ + size, lanes, kept);
       V::compress_index(indices_ + size, index, kept);
@@ -69,10 +70,10 @@ class Survivors {
     count_ = size;
   }
 
-  // The same where such elements are rare.
+  // The same where such elements are rare and the row is long.
   void append_rare_above(const Row& row, int32_t begin, int32_t end, Lane lane) {
     const auto above = V::set1(lane);
-    row.sweep(begin, end, [&](int32_t i, auto lanes, auto) {
+    row.template sweep<true>(begin, end, [&](int32_t i, auto lanes, auto) {
       const auto kept = V::gt(lanes, above);
       if (kept == 0) return;
       V::compress(lanes_ + count_, lanes, kept);
