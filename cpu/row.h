@@ -32,9 +32,8 @@ class Row {
   static constexpr int kLanes = V::kLanes;
   static constexpr int64_t kItemBytes = sizeof(Bits);
   static constexpr Mask kAll = Mask((1ULL << kLanes) - 1);
-  static constexpr int64_t kAhead = (1 << 13) / int64_t(sizeof(Bits));  // elements
-  static constexpr int kMaxChunk = 16 / int(sizeof(Bits));              // of a search plan
-  static constexpr Lane kNone = std::numeric_limits<Lane>::min();       // in lanes outside the row: no key is less
+  static constexpr int kMaxChunk = 16 / int(sizeof(Bits));         // of a search plan
+  static constexpr Lane kNone = std::numeric_limits<Lane>::min();  // in lanes outside the row: no key is less
 
   static constexpr Lane lane_of(Word key) { return Lane(key ^ kBias); }
   static constexpr Word key_of(Lane lane) { return Word(lane) ^ kBias; }
@@ -84,13 +83,19 @@ class Row {
     const Row row = *this;  // which no store in f can change, so it stays in registers
     int32_t i = begin;
     for (; i <= end - kLanes; i += kLanes) {
-      if constexpr (ahead) row.prefetch(int64_t(i) + kAhead);
+      if constexpr (ahead) row.fetch_ahead(i);
       f(i, row.lanes(i), kAll);
     }
     if (i < end) f(i, row.tail_lanes(i, end - i), Mask((1U << (end - i)) - 1));
   }
 
  private:
+  // Into the cache behind the innermost one, which has fewer places to wait for memory in than this takes.
+  void fetch_ahead(int32_t i) const {
+    constexpr int64_t kAheadBytes = 1 << 13;
+    __builtin_prefetch(reinterpret_cast<const char*>(bits_ + i) + kAheadBytes, /*rw=*/0, /*locality=*/2);
+  }
+
   // Narrow values are moved to the top of the word, where their sign is the word's, and the key back down.
   static constexpr int kShift = int(8 * (sizeof(Word) - sizeof(Bits)));
   static constexpr Word kBias =
