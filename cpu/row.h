@@ -70,8 +70,8 @@ class Row {
   // The kLanes elements from i, all inside the row.
   __attribute__((always_inline)) Reg lanes(int32_t i) const { return lanes_of(V::widen(bits_ + i)); }
 
-  // May be of elements behind the row.
-  void prefetch(int64_t i) const {
+  // May be of elements behind the row. Always inlined: GCC leaves out calls of what only prefetches, as without effect.
+  __attribute__((always_inline)) void prefetch(int64_t i) const {
     __builtin_prefetch(reinterpret_cast<const char*>(bits_) + i * int64_t(sizeof(Bits)));
   }
 
@@ -91,7 +91,7 @@ class Row {
 
  private:
   // Into the cache behind the innermost one, which has fewer places to wait for memory in than this takes.
-  void fetch_ahead(int32_t i) const {
+  __attribute__((always_inline)) void fetch_ahead(int32_t i) const {
     constexpr int64_t kAheadBytes = 1 << 13;
     __builtin_prefetch(reinterpret_cast<const char*>(bits_ + i) + kAheadBytes, /*rw=*/0, /*locality=*/2);
   }
