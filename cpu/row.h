@@ -19,7 +19,14 @@ namespace jax_rtopk::RTOPK_ISA {
 
 constexpr int32_t min(int32_t a, int32_t b) { return a < b ? a : b; }
 constexpr int32_t max(int32_t a, int32_t b) { return a > b ? a : b; }
-inline int popcount(uint32_t mask) { return __builtin_popcount(mask); }
+// Of a mask of lanes: at most four, where there is no instruction for it.
+inline int popcount(uint32_t mask) {
+#if defined(__POPCNT__)
+  return __builtin_popcount(mask);
+#else
+  return int(0x4332322132212110 >> 4 * mask & 7);
+#endif
+}
 
 template <class Bits>
 class Row {
