@@ -9,8 +9,8 @@ function(native_module name)
   nanobind_add_module(${name} STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${ARGN})
   target_link_libraries(${name} PRIVATE rtopk_options xla_ffi)
   install(TARGETS ${name} LIBRARY DESTINATION jax_rtopk)
-  if(JAX_RTOPK_SANITIZE)
-    return()  # a stub is made by importing the module, which then needs the sanitizers' runtime
+  if(JAX_RTOPK_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()  # a stub is made by importing the module, which then needs the sanitizers' runtime, or another machine
   endif()
   nanobind_add_stub(${name}_stub
     MODULE ${name}

@@ -111,7 +111,7 @@ class CoarseRanks {
     }
 #pragma GCC unroll 4
     for (int from = 0; from < kBlocks; ++from) {
-#pragma GCC unroll 4
+#pragma GCC unroll(kCoarseLanes == 8 ? 8 : 4)  // all of eight are worth 4 %, of sixteen they cost as much
       for (int lane = 0; lane < kCoarseLanes; ++lane) {
         const CoarseReg other = set_coarse(coarse_[block + from * kCoarseLanes + lane]);
         for (int b = 0; b < kBlocks; ++b) {

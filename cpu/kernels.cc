@@ -27,7 +27,11 @@ const IsaKernels& choose() {
   if (has_avx512 && !at_most_avx2) return avx512::kernels();
   if (has_avx2 && !at_most_baseline) return avx2::kernels();
 #endif
+#if defined(__aarch64__)
+  return neon::kernels();
+#else
   return baseline::kernels();
+#endif
 }
 
 const IsaKernels& isa() {

@@ -37,16 +37,18 @@ struct IsaKernels {
                          int32_t* indices);
 };
 
+// Those that cmake/Cpu.cmake builds for this architecture are there.
 namespace baseline {
 const IsaKernels& kernels();
 }
-#if defined(__x86_64__)
 namespace avx2 {
 const IsaKernels& kernels();
 }
 namespace avx512 {
 const IsaKernels& kernels();
 }
-#endif
+namespace neon {
+const IsaKernels& kernels();
+}
 
 }  // namespace jax_rtopk

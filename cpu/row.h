@@ -19,7 +19,14 @@ namespace jax_rtopk::RTOPK_ISA {
 
 constexpr int32_t min(int32_t a, int32_t b) { return a < b ? a : b; }
 constexpr int32_t max(int32_t a, int32_t b) { return a > b ? a : b; }
-inline int popcount(uint32_t mask) { return __builtin_popcount(mask); }
+// Of a mask of lanes: at most four, where there is no instruction for it.
+inline int popcount(uint32_t mask) {
+#if defined(__POPCNT__)
+  return __builtin_popcount(mask);
+#else
+  return int(0x4332322132212110 >> 4 * mask & 7);
+#endif
+}
 
 template <class Bits>
 class Row {
@@ -70,14 +77,22 @@ class Row {
   // The kLanes elements from i, all inside the row.
   __attribute__((always_inline)) Reg lanes(int32_t i) const { return lanes_of(V::widen(bits_ + i)); }
 
-  // May be of elements behind the row. Always inlined: GCC leaves out calls of what only prefetches, as without effect.
+  // What is fetched may lie behind the row. Always inlined: GCC leaves out calls of what only fetches, as without
+  // effect.
   __attribute__((always_inline)) void prefetch(int64_t i) const {
     __builtin_prefetch(reinterpret_cast<const char*>(bits_) + i * int64_t(sizeof(Bits)));
   }
 
-  // Calls f(index of the first element, lanes, which of them are inside the row) over [begin, end). `ahead`: also
-  // fetches what the sweep will come to, and at the row's end what lies behind it. The CPU by itself does not look
-  // beyond the end of a page, of 4 KB.
+  // For a sweep that is at element i and the first to read the row: fetches what it will come to, and at the row's end
+  // what lies behind it, since the CPU by itself does not look beyond the end of a page, of 4 KB. Into the cache behind
+  // the innermost one, which has fewer places to wait for memory in than this takes.
+  __attribute__((always_inline)) void fetch_ahead(int32_t i) const {
+    constexpr int64_t kAheadBytes = 1 << 13;
+    __builtin_prefetch(reinterpret_cast<const char*>(bits_ + i) + kAheadBytes, /*rw=*/0, /*locality=*/2);
+  }
+
+  // Calls f(index of the first element, lanes, which of them are inside the row) over [begin, end). `ahead`: and
+  // fetches ahead.
   template <bool ahead = false, class F>
   __attribute__((always_inline)) void sweep(int32_t begin, int32_t end, F f) const {
     const Row row = *this;  // which no store in f can change, so it stays in registers
@@ -90,12 +105,6 @@ class Row {
   }
 
  private:
-  // Into the cache behind the innermost one, which has fewer places to wait for memory in than this takes.
-  __attribute__((always_inline)) void fetch_ahead(int32_t i) const {
-    constexpr int64_t kAheadBytes = 1 << 13;
-    __builtin_prefetch(reinterpret_cast<const char*>(bits_ + i) + kAheadBytes, /*rw=*/0, /*locality=*/2);
-  }
-
   // Narrow values are moved to the top of the word, where their sign is the word's, and the key back down.
   static constexpr int kShift = int(8 * (sizeof(Word) - sizeof(Bits)));
   static constexpr Word kBias =

@@ -70,16 +70,27 @@ class Survivors {
     count_ = size;
   }
 
-  // The same where such elements are rare and the row is long.
-  void append_rare_above(const Row& row, int32_t begin, int32_t end, Lane lane) {
+  // The same where such elements are rare and the row is long: a few vectors at a time are asked for them.
+  void append_rare_above(const Row& from, int32_t begin, int32_t end, Lane lane) {
+    constexpr int kVectors = Row::kLanes < 8 ? 4 : 1;
+    const Row row = from;  // which no store can change, so it stays in registers
     const auto above = V::set1(lane);
-    row.template sweep<true>(begin, end, [&](int32_t i, auto lanes, auto) {
-      const auto kept = V::gt(lanes, above);
-      if (kept == 0) return;
-      V::compress(lanes_ + count_, lanes, kept);
-      V::compress_index(indices_ + count_, V::index(i), kept);
-      count_ += popcount(kept);
-    });
+    int32_t i = begin;
+    for (; i <= end - kVectors * Row::kLanes; i += kVectors * Row::kLanes) {
+      row.fetch_ahead(i);
+      typename V::Reg lanes[kVectors];
+      for (int v = 0; v < kVectors; ++v) lanes[v] = row.lanes(i + v * Row::kLanes);
+      auto largest = lanes[0];
+      for (int v = 1; v < kVectors; ++v) largest = V::max(largest, lanes[v]);
+      if (V::gt(largest, above) == 0) continue;
+      for (int v = 0; v < kVectors; ++v) {
+        const auto kept = V::gt(lanes[v], above);
+        V::compress(lanes_ + count_, lanes[v], kept);
+        V::compress_index(indices_ + count_, V::index(i + v * Row::kLanes), kept);
+        count_ += popcount(kept);
+      }
+    }
+    append_above<false>(row, i, end, lane);
   }
 
   Counts count_from(const Pivots<Word>& pivots) const {

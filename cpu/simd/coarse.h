@@ -8,6 +8,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace jax_rtopk::RTOPK_ISA {
@@ -33,6 +35,8 @@ inline int largest_coarse(CoarseReg x) {
   // The one horizontal instruction finds the least unsigned lane.
   const __m128i inverted = _mm_sub_epi16(_mm_set1_epi16(32767), halves);
   return 32767 - _mm_extract_epi16(_mm_minpos_epu16(inverted), 0);
+#elif defined(__aarch64__)
+  return vmaxvq_s16((int16x8_t)x);
 #else
   int result = x[0];
   for (int lane = 1; lane < kCoarseLanes; ++lane) result = x[lane] > result ? x[lane] : result;
