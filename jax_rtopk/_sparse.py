@@ -10,7 +10,7 @@ from jax_rtopk._checks import check_implementation
 from jax_rtopk._graph import CSRGraph, check_graph
 from jax_rtopk._rows import Implementation
 from jax_rtopk._sparse_checks import check_count, check_floats, check_same_dtype, check_sparse_rows
-from jax_rtopk._sparse_primitive import bind, gather_sum_p, neighbor_sum_p
+from jax_rtopk._sparse_primitive import sum_of_neighbors, sum_of_rows
 
 
 def sparse_dense_matmul(
@@ -59,7 +59,7 @@ def sparse_dense_matmul(
     dense = check_floats(name, "weight", weight, ("n", "d"))
     check_same_dtype(name, "weight", dense, entries)
     check_implementation(name, implementation)
-    return bind(gather_sum_p, entries, dense, places, n=dense.shape[0], implementation=implementation)
+    return sum_of_rows(entries, dense, places, implementation=implementation)
 
 
 def neighbor_sum(
@@ -119,4 +119,4 @@ def neighbor_sum(
     length = check_count(name, "n", n)
     check_implementation(name, implementation)
     arrays = (edges.indptr, edges.neighbors, edges.out_indptr, edges.out_neighbors, edges.out_edges)
-    return bind(neighbor_sum_p, weights, entries, places, *arrays, n=length, implementation=implementation)
+    return sum_of_neighbors(weights, entries, places, *arrays, n=length, implementation=implementation)

@@ -9,18 +9,19 @@ On one device, or inside a shard_map over all mesh axes, `custom_partitioning` l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, Self
 
 import jax
+import numpy as np
 from jax import lax
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-# Of each operand and result, as _Layout names them: the axis behind the batch axes, or both axes of the weight.
+# Of each operand and result, as Layout names them: the axis behind the batch axes, or both axes of the weight.
 _LAST = {"values": "k", "indices": "k", "rows": "d"}
 
 
@@ -28,12 +29,11 @@ def lower(operation: Any, target: str, ctx: mlir.LoweringRuleContext, *operands:
     """Lowers a product of sparse and dense matrices to the FFI target."""
     aval: Any = ctx.avals_in[2]
     names = ("values", "rows", "weight")
-    layout = _Layout(
-        [*(names[factor] for factor in operation.given()), "indices"], names[operation.made], aval.ndim - 1
-    )
-    call = custom_partitioning(partial(_native_p.bind, operation=operation, target=target, n=n))
+    layout = Layout([*(names[factor] for factor in operation.given()), "indices"], names[operation.made], aval.ndim - 1)
+    native = partial(_native_p.bind, operation=operation, target=target, n=n)
+    call = custom_partitioning(native)
     call.def_partition(
-        partition=partial(_partition, call.fun, layout),
+        partition=partial(_partition, native, layout),
         infer_sharding_from_operands=partial(_infer, layout),
         sharding_rule=layout.rule(),
     )
@@ -48,13 +48,30 @@ mlir.register_lowering(
 )
 
 
-class _Layout:
+@cache
+def needs_devices() -> Any:
+    """A parameter for the primitives, of which JAX reads that their lowering is to be told the devices.
+
+    It looks for custom_partitioning in a program, and in the programs that are parameters in it.
+    """
+    identity = custom_partitioning(lambda x: x)
+    identity.def_partition(partition=lambda *_: None, sharding_rule="i -> i")
+    return jax.make_jaxpr(identity)(jax.ShapeDtypeStruct((1,), np.float32))
+
+
+class Layout:
     """What the axes of the operands and of the result are."""
 
     def __init__(self, operands: Sequence[str], result: str, batch_dims: int) -> None:
         self.operands = operands
         self.result = result
         self.batch = [f"b{i}" for i in range(batch_dims)]
+
+    @classmethod
+    def of(cls, operation: Any, batch_dims: int) -> Self:
+        names = ("values", "rows", "weight")
+        operands = [*(names[factor] for factor in operation.given()), "indices"]
+        return cls(operands, names[operation.made], batch_dims)
 
     def axes(self, name: str) -> list[str]:
         return ["n", "d"] if name == "weight" else [*self.batch, _LAST[name]]
@@ -72,15 +89,15 @@ class _Layout:
             found = [
                 entry if isinstance(entry, tuple) else (entry,)
                 for name, shape in zip(self.operands, shapes, strict=True)
-                for which, entry in zip(self.axes(name), shape.sharding.spec, strict=False)
+                for which, entry in zip(self.axes(name), getattr(shape.sharding, "spec", ()), strict=False)
                 if which == axis and entry is not None
             ]
             sharded[axis] = tuple(mesh_axis for mesh_axis in max(found, key=len, default=()) if mesh_axis not in taken)
             taken.update(sharded[axis])
         return sharded
 
-    def sharding(self, mesh: Any, name: str, sharded: dict[str, tuple[str, ...]]) -> NamedSharding:
-        return NamedSharding(mesh, PartitionSpec(*(sharded.get(axis) or None for axis in self.axes(name))))
+    def spec(self, name: str, sharded: dict[str, tuple[str, ...]]) -> PartitionSpec:
+        return PartitionSpec(*(sharded.get(axis) or None for axis in self.axes(name)))
 
     def summed(self, sharded: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
         """The mesh axes over which the parts of the result are to be added up."""
@@ -88,17 +105,44 @@ class _Layout:
         return tuple(mesh_axis for axis, axes in sharded.items() if axis not in kept for mesh_axis in axes)
 
 
-def _infer(layout: _Layout, mesh: Any, shapes: Sequence[Any], _: Any) -> NamedSharding:
-    return layout.sharding(mesh, layout.result, layout.sharded(shapes))
+def _infer(layout: Layout, mesh: Any, shapes: Sequence[Any], _: Any) -> NamedSharding:
+    return NamedSharding(mesh, layout.spec(layout.result, layout.sharded(shapes)))
 
 
-def _partition(call: Any, layout: _Layout, mesh: Any, shapes: Sequence[Any], _: Any) -> Any:
+def _partition(native: Any, layout: Layout, mesh: Any, shapes: Sequence[Any], _: Any) -> Any:
     sharded = layout.sharded(shapes)
     summed = layout.summed(sharded)
 
     def on_each_device(*operands: jax.Array) -> jax.Array:
-        part: jax.Array = call(*operands)
-        return lax.psum(part, summed) if summed else part
+        result: jax.Array = native(*operands)
+        return lax.psum(result, summed) if summed else result
 
-    operands = tuple(layout.sharding(mesh, name, sharded) for name in layout.operands)
-    return mesh, on_each_device, layout.sharding(mesh, layout.result, sharded), operands
+    operands = tuple(NamedSharding(mesh, layout.spec(name, sharded)) for name in layout.operands)
+    return mesh, on_each_device, NamedSharding(mesh, layout.spec(layout.result, sharded)), operands
+
+
+def call(bind: Callable[..., jax.Array], layout: Layout, *operands: jax.Array) -> jax.Array:
+    """`bind(*operands)`, on each device for itself where the operands have an explicit sharding."""
+    avals: Any = [jax.typeof(operand) for operand in operands]
+    if not any(entry for aval in avals for entry in aval.sharding.spec):
+        return bind(*operands)
+    sharded = layout.sharded(avals)
+    specs = tuple(layout.spec(name, sharded) for name in layout.operands)
+    parts = (jax.sharding.reshard(operand, spec) for operand, spec in zip(operands, specs, strict=True))
+    explicit = {axis for aval in avals for axis in aval.sharding.mesh.explicit_axes}
+    mapped = jax.shard_map(bind, in_specs=specs, out_specs=layout.spec(layout.result, sharded), axis_names=explicit)
+    result: jax.Array = mapped(*parts)
+    return result
+
+
+def check_mesh(implementation: str | None) -> str | None:
+    """The implementation to use where the call is traced: in a shard_map over some of the mesh axes, pure JAX."""
+    kinds = set(jax.sharding.get_abstract_mesh().axis_types)
+    if len(kinds) == 1 or AxisType.Manual not in kinds:
+        return implementation
+    if implementation == "native":
+        raise NotImplementedError(
+            'sparse_dense_matmul: implementation="native" must not be called in a jax.shard_map over some of the mesh '
+            "axes. Leave axis_names out, or pass implementation=None to use pure JAX there."
+        )
+    return "xla"

@@ -55,14 +55,7 @@ def _family(operations: Sequence[Operation], batch: Callable[..., Any], lower: C
     return primitives
 
 
-def bind(primitive: Primitive, *operands: jax.Array, **params: Any) -> jax.Array:
-    """The primitive's result for operands that may vary over different mesh axes of a surrounding shard_map."""
-    result: jax.Array = primitive.bind(*vary_alike(*operands), **params)
-    return result
-
-
-def _abstract_eval(operation: Operation, *operands: Any, n: Any, implementation: str | None) -> Any:
-    del implementation
+def _abstract_eval(operation: Operation, *operands: Any, n: Any, **_: Any) -> Any:
     return operation.abstract(*operands, n)
 
 
@@ -109,6 +102,7 @@ def _lower(
     *operands: Any,
     n: Any,
     implementation: str | None,
+    **_: Any,
 ) -> Any:
     avals: Any = [*ctx.avals_in, *ctx.avals_out]
     empty = any(0 in aval.shape for aval in avals)
@@ -152,24 +146,17 @@ def _batch_by_loop(
 _VALUES, _ROWS, _WEIGHT = range(3)
 
 
-def _values_of(rows: Any, weight: Any, indices: Any, _: Any) -> Any:
-    return rows.update(shape=indices.shape, dtype=weight.dtype, weak_type=False, sharding=_like_rows(indices, None))
+def _values_of(_rows: Any, weight: Any, indices: Any, _n: Any) -> Any:
+    return indices.update(dtype=weight.dtype, weak_type=False)
 
 
-def _rows_of(values: Any, weight: Any, indices: Any, _: Any) -> Any:
-    shape = (*indices.shape[:-1], weight.shape[-1])
-    sharding = _like_rows(indices, weight.sharding.spec[-1])
-    return values.update(shape=shape, dtype=weight.dtype, weak_type=False, sharding=sharding)
+def _rows_of(values: Any, weight: Any, _indices: Any, _n: Any) -> Any:
+    return values.update(shape=(*values.shape[:-1], weight.shape[-1]), weak_type=False)
 
 
-def _weight_of(values: Any, rows: Any, indices: Any, n: Any) -> Any:
-    sharding = rows.sharding.update(spec=jax.sharding.PartitionSpec(None, rows.sharding.spec[-1]))
-    return values.update(shape=(n, rows.shape[-1]), dtype=rows.dtype, weak_type=False, sharding=sharding)
-
-
-def _like_rows(indices: Any, last: Any) -> Any:
-    """The explicit sharding of the rows, with another last axis."""
-    return indices.sharding.update(spec=jax.sharding.PartitionSpec(*indices.sharding.spec[:-1], last))
+def _weight_of(_values: Any, rows: Any, _indices: Any, n: Any) -> Any:
+    unsharded = jax.sharding.NamedSharding(rows.sharding.mesh, jax.sharding.PartitionSpec(None, None))
+    return rows.update(shape=(n, rows.shape[-1]), weak_type=False, sharding=unsharded)
 
 
 def _batch_by_rows(
@@ -198,15 +185,32 @@ def _batch_by_rows(
     return (result.reshape(size, n, result.shape[-1]) if weight is None else result), 0
 
 
+_GATHER_SUM = Operation("gather_sum", _sparse_xla.gather_sum, _rows_of, _ROWS)
 sampled_dot_p, gather_sum_p, scatter_add_p = _family(
     (
         Operation("sampled_dot", _sparse_xla.sampled_dot, _values_of, _VALUES),
-        Operation("gather_sum", _sparse_xla.gather_sum, _rows_of, _ROWS),
+        _GATHER_SUM,
         Operation("scatter_add", _sparse_xla.scatter_add, _weight_of, _WEIGHT),
     ),
     _batch_by_rows,
     _sparse_partition.lower,
 )
+
+
+def sum_of_rows(values: jax.Array, weight: jax.Array, indices: jax.Array, *, implementation: str | None) -> jax.Array:
+    """`[..., d]`, what `sparse_dense_matmul` returns."""
+
+    def bind(*operands: jax.Array) -> jax.Array:
+        result: jax.Array = gather_sum_p.bind(
+            *vary_alike(*operands),
+            n=weight.shape[0],
+            implementation=_sparse_partition.check_mesh(implementation),
+            devices=_sparse_partition.needs_devices(),
+        )
+        return result
+
+    layout = _sparse_partition.Layout.of(_GATHER_SUM, indices.ndim - 1)
+    return _sparse_partition.call(bind, layout, values, weight, indices)
 
 
 # Sums over neighbors. The factors are weights[edges], values[sources, k] and dense[targets, n], the structure is
@@ -240,3 +244,9 @@ edge_dot_p, neighbor_dot_p, neighbor_sum_p = _family(
     _batch_by_loop,
     _lower_whole,
 )
+
+
+def sum_of_neighbors(*operands: jax.Array, n: int, implementation: str | None) -> jax.Array:
+    """`[targets, n]`, what `neighbor_sum` returns, of weights, values, indices and the graph's integer arrays."""
+    result: jax.Array = neighbor_sum_p.bind(*vary_alike(*operands), n=n, implementation=implementation)
+    return result
