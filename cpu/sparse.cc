@@ -3,7 +3,6 @@
 #include "cpu/sparse.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "cpu/kernels_isa.h"
 #include "cpu/sparse_isa.h"
@@ -75,9 +74,8 @@ void neighbor_dot(const Neighbors& graph, void* values, Parallel& parallel) {
 }
 
 void edge_dot(const Neighbors& graph, void* weights, Parallel& parallel) {
-  std::memset(weights, 0, size_t(graph.edges * bytes_of(graph.type)));  // edges may be no target's
-  for_parts(graph.targets, (1 + graph.edges / graph.targets) * graph.k, parallel,
-            [&](Range targets) { kernels().edge_dot[int(graph.type)](graph, weights, targets); });
+  for_parts(graph.edges, graph.k, parallel,
+            [&](Range edges) { kernels().edge_dot[int(graph.type)](graph, weights, edges); });
 }
 
 }  // namespace jax_rtopk

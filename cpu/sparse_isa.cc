@@ -220,27 +220,28 @@ void neighbor_dot(const Neighbors& g, void* values, Range sources) {
 }
 
 template <class T>
-void edge_dot(const Neighbors& g, void* weights, Range targets) {
+void edge_dot(const Neighbors& g, void* weights, Range edges) {
   const T* const values = static_cast<const T*>(g.values);
   const T* const dense = static_cast<const T*>(g.dense);
   T* const out = static_cast<T*>(weights);
-  for (int64_t target = targets.begin; target < targets.end; ++target) {
-    const T* const row = dense + target * g.n;
-    const Range edges = edges_of(g, g.indptr, target);
-    for (int64_t edge = edges.begin; edge < edges.end; ++edge) {
-      if (edge + kAhead < g.edges && inside(g.neighbors[edge + kAhead], g.sources)) {
-        const int64_t next = g.neighbors[edge + kAhead] * g.k;
-        fetch(g.indices + next, 0, g.k);
-        fetch(values + next, 0, g.k);
-      }
-      const int32_t source = g.neighbors[edge];
-      Sum<T> sum = 0;
-      for (int64_t t = 0; inside(source, g.sources) && t < g.k; ++t) {
-        const int32_t index = g.indices[source * g.k + t];
-        if (inside(index, g.n)) sum += load_one(values + source * g.k + t) * load_one(row + index);
-      }
-      store_one(out + edge, sum);
+  // The last one that begins at or before the edge; that of no target is one before the first, or the last.
+  int64_t target = std::upper_bound(g.indptr, g.indptr + g.targets + 1, edges.begin) - g.indptr - 1;
+  for (int64_t edge = edges.begin; edge < edges.end; ++edge) {
+    while (target < g.targets && g.indptr[target + 1] <= edge) ++target;
+    if (edge + kAhead < g.edges && inside(g.neighbors[edge + kAhead], g.sources)) {
+      const int64_t next = g.neighbors[edge + kAhead] * g.k;
+      fetch(g.indices + next, 0, g.k);
+      fetch(values + next, 0, g.k);
     }
+    const int32_t source = g.neighbors[edge];
+    Sum<T> sum = 0;
+    if (inside(source, g.sources) && target >= 0 && target < g.targets) {
+      const T* const row = dense + target * g.n;
+      for (int64_t entry = source * g.k; entry < (source + 1) * g.k; ++entry) {
+        if (inside(g.indices[entry], g.n)) sum += load_one(values + entry) * load_one(row + g.indices[entry]);
+      }
+    }
+    store_one(out + edge, sum);
   }
 }
 

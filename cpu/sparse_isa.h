@@ -21,10 +21,10 @@ struct SparseKernels {
   // Some rows of the weight, and some columns of them, from all entries. Allocates one float for each element.
   void (*scatter_add[4])(const Product& product, void* weight, Range which, Range columns);
 
-  // Some targets, of which neighbor_sum and edge_dot take the incoming edges, or some sources.
+  // Some targets, some sources, some edges.
   void (*neighbor_sum[4])(const Neighbors& graph, void* dense, Range targets);
   void (*neighbor_dot[4])(const Neighbors& graph, void* values, Range sources);
-  void (*edge_dot[4])(const Neighbors& graph, void* weights, Range targets);
+  void (*edge_dot[4])(const Neighbors& graph, void* weights, Range edges);
 };
 
 namespace baseline {

@@ -27,6 +27,18 @@ auto bind_product(Binding context) {
       .template Ret<ffi::AnyBuffer>();
 }
 
+// The same with the entries in the order of their indices: (context..., factor, factor, indices, order, starts, result)
+template <class Binding>
+auto bind_grouped_product(Binding context) {
+  return std::move(context)
+      .template Arg<ffi::AnyBuffer>()
+      .template Arg<ffi::AnyBuffer>()
+      .template Arg<ffi::AnyBuffer>()
+      .template Arg<ffi::AnyBuffer>()
+      .template Arg<ffi::AnyBuffer>()
+      .template Ret<ffi::AnyBuffer>();
+}
+
 // (context..., factor, factor, indices, indptr, neighbors, out_indptr, out_neighbors, out_edges, result)
 template <class Binding>
 auto bind_neighbors(Binding context) {
@@ -175,6 +187,20 @@ inline DecodedAs<Product> decode_product(const ffi::AnyBuffer& values, const ffi
   return {{type, internal::rows_of(indices), k, n, d, internal::unless_result(values, result),
            internal::unless_result(rows, result), internal::unless_result(weight, result), internal::integers(indices)},
           ffi::Error::Success()};
+}
+
+// An error if these are not int32[entries] and int32[n + 1], or success.
+inline ffi::Error check_groups(const Product& product, const ffi::AnyBuffer& order, const ffi::AnyBuffer& starts) {
+  internal::SparseChecks checks;
+  checks.int32("order", order);
+  checks.int32("starts", starts);
+  checks.rank("order", order, 1);
+  checks.rank("starts", starts, 1);
+  if (checks.failed()) return checks.error();
+  checks.addressable("the number of entries", product.count * product.k);
+  checks.length("order", order.dimensions()[0], product.count * product.k);
+  checks.length("starts", starts.dimensions()[0], product.n + 1);
+  return checks.error();
 }
 
 // `result` is one of the first three.

@@ -28,7 +28,7 @@ MAX_LENGTH = 2**31 - 1  # indices are int32
 
 def check_operand(name: str, operand: Any) -> jax.Array:
     """The operand as a JAX array of a dtype that can be selected from."""
-    _check_is_array(name, "operand", operand)
+    check_is_array(name, "operand", operand)
     if isinstance(operand, np.ndarray | np.generic) and operand.dtype not in _DTYPES:
         raise _dtype_error(name, operand.dtype)  # JAX may have no such dtype
     if isinstance(operand, int):
@@ -39,8 +39,7 @@ def check_operand(name: str, operand: Any) -> jax.Array:
 
 
 def as_array(name: str, argument: str, value: Any) -> jax.Array:
-    """An argument as a JAX array."""
-    _check_is_array(name, argument, value)
+    """As a JAX array an argument that is one or would be taken for one."""
     aval = jax.typeof(value)
     unreduced = aval.sharding.spec.unreduced
     if unreduced:
@@ -51,7 +50,8 @@ def as_array(name: str, argument: str, value: Any) -> jax.Array:
     return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
-def _check_is_array(name: str, argument: str, value: Any) -> None:
+def check_is_array(name: str, argument: str, value: Any) -> None:
+    """That JAX would take the argument as an array without converting it."""
     if not isinstance(value, _ARRAYS) or isinstance(value, np.ma.MaskedArray):
         raise TypeError(
             f"{name}: {argument} must be a JAX or numpy array, got {type(value).__name__}. "

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.export
-import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
+from jax_rtopk._grouping import grouped
 from jax_rtopk._sparse_checks import check_count, check_floats, check_integers
 
 
@@ -85,9 +84,9 @@ class CSRGraph(NamedTuple):
                 f"{name}: sources, targets and weights must be of the same length, got "
                 f"{', '.join(str(shape[0]) for shape in shapes)}."
             )
-        order, indptr = _grouped(target, num_targets)
+        order, indptr = grouped(target, num_targets)
         neighbors = source[order]
-        out_edges, out_indptr = _grouped(neighbors, num_sources)
+        out_edges, out_indptr = grouped(neighbors, num_sources)
         return cls(
             indptr=indptr,
             neighbors=neighbors,
@@ -96,13 +95,6 @@ class CSRGraph(NamedTuple):
             out_neighbors=target[order][out_edges],
             out_edges=out_edges,
         )
-
-
-def _grouped(nodes: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The order that puts edges of one node side by side, and where those of each node begin."""
-    order = jnp.argsort(nodes, stable=True).astype(np.int32)
-    first = jnp.searchsorted(nodes[order], jnp.arange(count + 1, dtype=np.int32))
-    return order, first.astype(np.int32)
 
 
 def check_graph(name: str, graph: Any) -> CSRGraph:

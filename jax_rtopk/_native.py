@@ -32,6 +32,11 @@ class Backend:
         """The FFI target name of one of `OPERATIONS`."""
         return self.prefix + operation
 
+    @property
+    def scatters_in_order(self) -> bool:
+        """Whether `scatter_add` takes, as two more operands, the entries in the order of their indices."""
+        return getattr(self.module, "SCATTERS_IN_ORDER", False)
+
     def workspace(self, operation: str, item_bytes: int, attributes: dict[str, Any]) -> int | None:
         """How many bytes a row the kernels want as an additional result; None if there is to be no such result."""
         if operation != "bucketed" or not hasattr(self.module, "bucketed_workspace"):

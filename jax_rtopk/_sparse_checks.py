@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jax_rtopk._checks import MAX_LENGTH, as_array, static_int
+from jax_rtopk._checks import MAX_LENGTH, as_array, check_is_array, static_int
 
 _NAMES = ("float32", "bfloat16", "float16", "float64")
 _FLOATS = frozenset(map(jnp.dtype, _NAMES))
@@ -16,23 +16,27 @@ _FLOATS = frozenset(map(jnp.dtype, _NAMES))
 
 def check_floats(name: str, argument: str, value: Any, axes: tuple[str, ...] | None = None) -> jax.Array:
     """The argument as a JAX array of a float dtype, with these axes if they are given."""
-    array = as_array(name, argument, value)
-    if array.dtype not in _FLOATS:
-        raise TypeError(
-            f"{name}: {argument} must be of dtype {', '.join(_NAMES)}, got {array.dtype}. Convert it first, with "
-            f"{argument}.astype."
-        )
+    array = _array(name, argument, value, _FLOATS, ", ".join(_NAMES))
     return array if axes is None else _with_axes(name, argument, array, axes)
 
 
 def check_integers(name: str, argument: str, value: Any, axes: tuple[str, ...] | None = None) -> jax.Array:
     """The argument as a JAX array of dtype int32, with these axes if they are given."""
-    array = as_array(name, argument, value)
-    if array.dtype != np.int32:
-        raise TypeError(
-            f"{name}: {argument} must be of dtype int32, got {array.dtype}. Convert it first, with {argument}.astype."
-        )
+    array = _array(name, argument, value, frozenset([np.dtype(np.int32)]), "int32")
     return array if axes is None else _with_axes(name, argument, array, axes)
+
+
+def _array(name: str, argument: str, value: Any, dtypes: frozenset[Any], names: str) -> jax.Array:
+    check_is_array(name, argument, value)
+    try:
+        dtype = jax.typeof(value).dtype
+    except TypeError:  # JAX has no such dtype
+        dtype = value.dtype
+    if dtype not in dtypes:
+        raise TypeError(
+            f"{name}: {argument} must be of dtype {names}, got {dtype}. Convert it first, with {argument}.astype."
+        )
+    return as_array(name, argument, value)
 
 
 def _with_axes(name: str, argument: str, array: jax.Array, axes: tuple[str, ...]) -> jax.Array:

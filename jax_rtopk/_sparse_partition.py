@@ -21,16 +21,28 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from jax_rtopk import _native
+from jax_rtopk._grouping import grouped
+
 # Of each operand and result, as Layout names them: the axis behind the batch axes, or both axes of the weight.
 _LAST = {"values": "k", "indices": "k", "rows": "d"}
 
 
-def lower(operation: Any, target: str, ctx: mlir.LoweringRuleContext, *operands: Any, n: Any) -> Any:
-    """Lowers a product of sparse and dense matrices to the FFI target."""
+def lower(operation: Any, backend: _native.Backend, ctx: mlir.LoweringRuleContext, *operands: Any, n: Any) -> Any:
+    """Lowers a product of sparse and dense matrices to the back end's FFI target."""
     aval: Any = ctx.avals_in[2]
     names = ("values", "rows", "weight")
     layout = Layout([*(names[factor] for factor in operation.given()), "indices"], names[operation.made], aval.ndim - 1)
-    native = partial(_native_p.bind, operation=operation, target=target, n=n)
+
+    def native(*operands: jax.Array) -> jax.Array:
+        groups = (
+            grouped(operands[2].ravel(), n) if operation.name == "scatter_add" and backend.scatters_in_order else ()
+        )
+        result: jax.Array = _native_p.bind(
+            *operands, *groups, operation=operation, target=backend.target(operation.name), n=n
+        )
+        return result
+
     call = custom_partitioning(native)
     call.def_partition(
         partition=partial(_partition, native, layout),
@@ -42,7 +54,7 @@ def lower(operation: Any, target: str, ctx: mlir.LoweringRuleContext, *operands:
 
 # The custom call itself, on one device.
 _native_p = Primitive("jax_rtopk_native")
-_native_p.def_abstract_eval(lambda *operands, operation, target, n: operation.abstract(*operands, n))
+_native_p.def_abstract_eval(lambda *operands, operation, target, n: operation.abstract(*operands[:3], n))
 mlir.register_lowering(
     _native_p, lambda ctx, *operands, operation, target, n: jax.ffi.ffi_lowering(target)(ctx, *operands)
 )

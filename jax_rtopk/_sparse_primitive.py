@@ -111,7 +111,7 @@ def _lower(
         return mlir.lower_fun(partial(_zeros, ctx.avals_out[0]), multiple_results=False)(ctx, *operands)
     if backend is None:
         return mlir.lower_fun(partial(operation.definition, n=n), multiple_results=False)(ctx, *operands)
-    return native(operation, backend.target(operation.name), ctx, *operands, n=n)
+    return native(operation, backend, ctx, *operands, n=n)
 
 
 def _zeros(aval: Any, *_: Any) -> jax.Array:
@@ -229,10 +229,12 @@ def _dense_rows_of(_weights: Any, values: Any, _indices: Any, indptr: Any, *rest
     return values.update(shape=(indptr.shape[0] - 1, rest[-1]), weak_type=False)
 
 
-def _lower_whole(_: Operation, target: str, ctx: mlir.LoweringRuleContext, *operands: Any, n: Any) -> Any:
+def _lower_whole(
+    operation: Operation, backend: _native.Backend, ctx: mlir.LoweringRuleContext, *operands: Any, n: Any
+) -> Any:
     """Not partitioned: a graph's edges lead anywhere."""
     del n  # the shapes say it
-    return jax.ffi.ffi_lowering(target)(ctx, *operands)
+    return jax.ffi.ffi_lowering(backend.target(operation.name))(ctx, *operands)
 
 
 edge_dot_p, neighbor_dot_p, neighbor_sum_p = _family(
