@@ -1,5 +1,7 @@
 """sparse_dense_matmul and neighbor_sum: values, derivatives and transformations, on every back end."""
 
+from functools import partial
+
 import jax
 import jax.export
 import jax.numpy as jnp
@@ -54,23 +56,24 @@ SHAPES = {
     "two batch axes": ((3, 4), 2, 6, 33),
     "all columns in vectors": ((6,), 4, 9, 256),
     "k above n": ((5,), 12, 4, 16),
-    "no rows": ((0,), 3, 4, 5),
-    "k=0": ((4,), 0, 3, 5),
-    "n=0": ((4,), 2, 0, 5),
-    "d=0": ((4,), 2, 3, 0),
 }
 
 
-# Other dtypes, and numbers that have no rounding, at some shapes only.
-CASES = [(np.dtype(np.float32), "normal", name) for name in SHAPES]
-CASES += [
-    (dtype, kind, name)
-    for dtype in sparse_oracle.FLOATS
-    for kind, name in (("normal", "vectors and a rest"), ("integers", "two batch axes"))
+F32, BF16, F16, F64 = sparse_oracle.FLOATS
+CASES = [
+    (F32, "normal", "one of each"),
+    (F32, "normal", "no batch axis"),
+    (F32, "normal", "vectors and a rest"),
+    (F32, "normal", "all columns in vectors"),
+    (F32, "integers", "k above n"),
+    (BF16, "normal", "two batch axes"),
+    (F16, "integers", "vectors and a rest"),
+    (F16, "normal", "vectors and a rest"),
+    (F64, "normal", "two batch axes"),
 ]
 
 
-@pytest.mark.parametrize(("dtype", "kind", "name"), dict.fromkeys(CASES), ids=str)
+@pytest.mark.parametrize(("dtype", "kind", "name"), CASES, ids=str)
 def test_matmul_and_its_derivatives(backend, dtype, kind, name):
     rng = np.random.default_rng(0)
     rows, k, n, d = SHAPES[name]
@@ -89,11 +92,41 @@ def test_matmul_and_its_derivatives(backend, dtype, kind, name):
         check(backend, by_weight, sparse_oracle.scatter_add(values, indices, cotangent, n), kind, values.size)
 
 
+@once
+@pytest.mark.parametrize(("rows", "k", "n", "d"), [(0, 3, 4, 5), (4, 0, 3, 5), (4, 2, 0, 5), (4, 2, 3, 0)])
+def test_empty_matmul(rows, k, n, d):
+    values, indices, weight = jnp.ones((rows, k)), jnp.zeros((rows, k), jnp.int32), jnp.ones((n, d))
+    out, pullback = jax.vjp(lambda v, w: sparse_dense_matmul(v, indices, w, implementation="native"), values, weight)
+    by_values, by_weight = pullback(out)
+    for got, like in ((out, np.zeros((rows, d))), (by_values, values), (by_weight, weight)):
+        assert got.shape == like.shape
+        assert not got.any()
+
+
+@once
+@pytest.mark.parametrize(
+    ("targets", "sources", "edges", "k", "n"),
+    [(3, 3, 0, 2, 4), (3, 0, 5, 2, 4), (0, 3, 5, 2, 4), (3, 3, 5, 0, 4), (3, 3, 5, 2, 0)],
+)
+def test_empty_graphs(targets, sources, edges, k, n):
+    nodes, values = jnp.zeros(edges, jnp.int32), jnp.ones((sources, k))
+
+    def function(values, weights):
+        graph = CSRGraph.from_edges(nodes, nodes, targets, num_sources=sources, weights=weights)
+        return neighbor_sum(graph, values, jnp.zeros((sources, k), jnp.int32), n, implementation="native")
+
+    out, pullback = jax.vjp(function, values, jnp.ones(edges))
+    by_values, by_weights = pullback(out)
+    for got, shape in ((out, (targets, n)), (by_values, (sources, k)), (by_weights, (edges,))):
+        assert got.shape == shape
+        assert not got.any()
+
+
 @pytest.mark.not_emulated
 def test_large_matmul(backend):
     """More than one task, and more than one panel of the weight."""
     rng = np.random.default_rng(1)
-    rows, k, n, d = 3000, 9, 5000, 130
+    rows, k, n, d = 3000, 5, 5000, 70
     values, weight = floats(rng, (rows, k), np.float32, "normal"), floats(rng, (n, d), np.float32, "normal")
     indices, cotangent = some_indices(rng, (rows, k), n), floats(rng, (rows, d), np.float32, "normal")
     got, pullback = jax.vjp(lambda v, w: sparse_dense_matmul(v, indices, w), values, weight)
@@ -115,19 +148,17 @@ def test_what_is_outside_takes_no_part():
     np.testing.assert_array_equal(by_weight, [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])
 
 
-@pytest.mark.parametrize("dtype", sparse_oracle.FLOATS[:3], ids=str)
+@pytest.mark.parametrize("dtype", sparse_oracle.FLOATS[1:3], ids=str)
 def test_all_16_bit_floats_are_read_and_written(backend, dtype):
     """Times one they come back: denormals, infinities, and NaNs as some NaN."""
-    every = np.arange(2**16, dtype=np.uint16).view(dtype) if dtype.itemsize == 2 else np.float32([1.5, -0.0, np.inf])
-    every = every[: 2**12 if backend.name == "emulated" else None]
-    got = np.asarray(sparse_dense_matmul(np.ones((1, 1), dtype), np.zeros((1, 1), np.int32), every[None]))[0]
-    number = ~np.isnan(every.astype(np.float32))
-    want = np.where(every == 0, dtype.type(0), every)  # a sum begins with +0
-    keeps = np.abs(every.astype(np.float64)) >= jnp.finfo(np.float32).tiny  # XLA's threads take less for zero
-    if dtype == np.float16:
-        keeps |= True
-    oracle.assert_same(got[number & keeps], want[number & keeps])
-    assert np.isnan(got[~number].astype(np.float32)).all()
+    every = np.arange(0, 2**16, 13 if backend.name == "emulated" else 1).astype(np.uint16).view(dtype)
+    got = sparse_dense_matmul(np.ones((1, 1), dtype), np.zeros((1, 1), np.int32), every[None])[0]
+    with np.errstate(invalid="ignore"):
+        got, want = np.asarray(got).astype(np.float32), every.astype(np.float32)
+    # XLA's threads take denormal floats for zeros, of which some bfloat16 are.
+    comparable = np.isfinite(want) & ((want == 0) | (np.abs(want) >= jnp.finfo(np.float32).tiny)) | np.isinf(want)
+    np.testing.assert_array_equal(got[comparable], want[comparable])
+    assert np.isnan(got[np.isnan(want)]).all()
 
 
 def graph_operands(rng, dtype, kind, *, targets, sources, edges, k, n):
@@ -140,23 +171,19 @@ def graph_operands(rng, dtype, kind, *, targets, sources, edges, k, n):
 GRAPHS = {
     "as many targets": {"targets": 9, "sources": 9, "edges": 40, "k": 3, "n": 20},
     "fewer targets": {"targets": 4, "sources": 11, "edges": 30, "k": 2, "n": 33},
-    "no edges": {"targets": 3, "sources": 3, "edges": 0, "k": 2, "n": 4},
-    "no sources": {"targets": 3, "sources": 0, "edges": 5, "k": 2, "n": 4},
-    "no targets": {"targets": 0, "sources": 3, "edges": 5, "k": 2, "n": 4},
-    "k=0": {"targets": 3, "sources": 3, "edges": 5, "k": 0, "n": 4},
-    "n=0": {"targets": 3, "sources": 3, "edges": 5, "k": 2, "n": 0},
 }
 
 
-GRAPH_CASES = [(np.dtype(np.float32), "normal", name) for name in GRAPHS]
-GRAPH_CASES += [
-    (dtype, kind, name)
-    for dtype in sparse_oracle.FLOATS
-    for kind, name in (("normal", "as many targets"), ("integers", "fewer targets"))
+GRAPH_CASES = [
+    (F32, "normal", "as many targets"),
+    (F32, "integers", "fewer targets"),
+    (BF16, "normal", "fewer targets"),
+    (F16, "normal", "as many targets"),
+    (F64, "normal", "fewer targets"),
 ]
 
 
-@pytest.mark.parametrize(("dtype", "kind", "name"), dict.fromkeys(GRAPH_CASES), ids=str)
+@pytest.mark.parametrize(("dtype", "kind", "name"), GRAPH_CASES, ids=str)
 def test_neighbor_sum_and_its_derivatives(backend, dtype, kind, name):
     sizes = GRAPHS[name]
     targets, sources, n = sizes["targets"], sizes["sources"], sizes["n"]
@@ -251,7 +278,6 @@ def dense_neighbors(values, weight):
 
 
 FUNCTIONS = {"matmul": (ours, by_dense), "neighbors": (our_neighbors, dense_neighbors)}
-functions = pytest.mark.parametrize(("function", "reference"), FUNCTIONS.values(), ids=FUNCTIONS)
 
 
 def stacked(x):
@@ -285,20 +311,24 @@ TRANSFORMS = {
     )(w),
 }
 
+# The rules are the same; batches alone are made in another way.
+OF_NEIGHBORS = ("jacobians", "hessian", "vmap of values", "vmap of both", "vmap of grad", "scan")
+TRANSFORMS_OF = [("matmul", name) for name in TRANSFORMS] + [("neighbors", name) for name in OF_NEIGHBORS]
+
 
 @once
-@functions
-@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
-def test_transforms(function, reference, transform):
+@pytest.mark.parametrize(("name", "transform"), TRANSFORMS_OF, ids=["-".join(pair) for pair in TRANSFORMS_OF])
+def test_transforms(name, transform):
+    function, reference = FUNCTIONS[name]
     rng = np.random.default_rng(10)
     values, weight = (jnp.asarray(rng.standard_normal(shape), np.float32) / 2 for shape in ((6, 3), (7, 5)))
-    got, want = transform(function, values, weight), transform(reference, values, weight)
+    got, want = (jax.jit(partial(TRANSFORMS[transform], f))(values, weight) for f in (function, reference))
     jax.tree.map(lambda g, w: np.testing.assert_allclose(g, w, rtol=2e-4, atol=2e-5), got, want)
     assert all(np.any(np.asarray(leaf) != 0) for leaf in jax.tree.leaves(want)), "compares only zeros"
 
 
 @once
-@functions
+@pytest.mark.parametrize(("function", "reference"), FUNCTIONS.values(), ids=FUNCTIONS)
 def test_finite_differences(function, reference):
     del reference
     rng = np.random.default_rng(11)
