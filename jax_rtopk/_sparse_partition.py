@@ -140,7 +140,10 @@ def call(bind: Callable[..., jax.Array], layout: Layout, *operands: jax.Array) -
         return bind(*operands)
     sharded = layout.sharded(avals)
     specs = tuple(layout.spec(name, sharded) for name in layout.operands)
-    parts = (jax.sharding.reshard(operand, spec) for operand, spec in zip(operands, specs, strict=True))
+    parts = (
+        operand if aval.sharding.spec == spec else jax.sharding.reshard(operand, spec)
+        for operand, aval, spec in zip(operands, avals, specs, strict=True)
+    )
     explicit = {axis for aval in avals for axis in aval.sharding.mesh.explicit_axes}
     mapped = jax.shard_map(bind, in_specs=specs, out_specs=layout.spec(layout.result, sharded), axis_names=explicit)
     result: jax.Array = mapped(*parts)
