@@ -114,6 +114,7 @@ void store(T* to, Vec<T> lanes) {
 // The first `count` elements, and zeros in the other lanes.
 template <class T>
 Vec<T> load_first(const T* from, int64_t count) {
+  if (count == kLanes<T>) return load(from);
   T elements[kLanes<T>] = {};
   std::memcpy(elements, from, size_t(count) * sizeof(T));
   return load(elements);
@@ -121,6 +122,7 @@ Vec<T> load_first(const T* from, int64_t count) {
 
 template <class T>
 void store_first(T* to, int64_t count, Vec<T> lanes) {
+  if (count == kLanes<T>) return store(to, lanes);
   T elements[kLanes<T>];
   store(elements, lanes);
   std::memcpy(to, elements, size_t(count) * sizeof(T));

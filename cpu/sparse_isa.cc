@@ -124,33 +124,34 @@ void sampled_dot(const Product& p, void* values, Range which) {
 
 template <class T>
 void scatter_add(const Product& p, void* weight, Range which, Range columns) {
+  constexpr int kGroup = 4;  // vectors of a row that stay in registers
+  constexpr int64_t kWidth = kGroup * kLanes<T>;
   const T* const values = static_cast<const T*>(p.values);
   const T* const rows = static_cast<const T*>(p.rows);
-  const int64_t count = columns.end - columns.begin, vectors = (count + kLanes<T> - 1) / kLanes<T>;
-  const int64_t whole = count / kLanes<T>, width = vectors * kLanes<T>;
+  T* const out = static_cast<T*>(weight);
+  const int64_t count = columns.end - columns.begin, width = (count + kWidth - 1) / kWidth * kWidth;
+  // Side by side, unlike the weight's own rows, whose distance may put them all into the same few sets of a cache.
   std::vector<Sum<T>> sums(size_t((which.end - which.begin) * width));
-  std::vector<Sum<T>> row_sums(static_cast<size_t>(width));
   for (int64_t row = 0; row < p.count; ++row) {
-    const T* const from = rows + row * p.d + columns.begin;
-    for (int64_t v = 0; v < whole; ++v) store(row_sums.data() + v * kLanes<T>, load(from + v * kLanes<T>));
-    if (whole < vectors) {
-      store(row_sums.data() + whole * kLanes<T>, load_first(from + whole * kLanes<T>, count - whole * kLanes<T>));
-    }
-    for (int64_t entry = row * p.k; entry < (row + 1) * p.k; ++entry) {
-      const int32_t index = p.indices[entry];
-      if (index < which.begin || index >= which.end) continue;
-      Sum<T>* const to = sums.data() + (index - which.begin) * width;
-      const Vec<T> value = Vec<T>{} + load_one(values + entry);
-      for (int64_t v = 0; v < width; v += kLanes<T>) store(to + v, load(to + v) + value * load(row_sums.data() + v));
+    for (int64_t first = 0; first < count; first += kWidth) {
+      Vec<T> own[kGroup];
+      for (int v = 0; v < kGroup; ++v) {
+        const int64_t c = first + v * kLanes<T>;
+        own[v] = load_first(rows + row * p.d + columns.begin + c, std::clamp<int64_t>(count - c, 0, kLanes<T>));
+      }
+      for (int64_t entry = row * p.k; entry < (row + 1) * p.k; ++entry) {
+        const int32_t index = p.indices[entry];
+        if (index < which.begin || index >= which.end) continue;
+        Sum<T>* const to = sums.data() + (index - which.begin) * width + first;
+        const Vec<T> value = Vec<T>{} + load_one(values + entry);
+        for (int v = 0; v < kGroup; ++v) store(to + v * kLanes<T>, load(to + v * kLanes<T>) + value * own[v]);
+      }
     }
   }
-  T* const out = static_cast<T*>(weight);
   for (int64_t i = which.begin; i < which.end; ++i) {
     const Sum<T>* const from = sums.data() + (i - which.begin) * width;
-    T* const to = out + i * p.d + columns.begin;
-    for (int64_t v = 0; v < whole; ++v) store(to + v * kLanes<T>, load(from + v * kLanes<T>));
-    if (whole < vectors) {
-      store_first(to + whole * kLanes<T>, count - whole * kLanes<T>, load(from + whole * kLanes<T>));
+    for (int64_t c = 0; c < count; c += kLanes<T>) {
+      store_first(out + i * p.d + columns.begin + c, std::min<int64_t>(count - c, kLanes<T>), load(from + c));
     }
   }
 }
