@@ -9,6 +9,7 @@ On one device, or inside a shard_map over all mesh axes, `custom_partitioning` l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Self
@@ -30,17 +31,14 @@ _LAST = {"values": "k", "indices": "k", "rows": "d"}
 
 def lower(operation: Any, backend: _native.Backend, ctx: mlir.LoweringRuleContext, *operands: Any, n: Any) -> Any:
     """Lowers a product of sparse and dense matrices to the back end's FFI target."""
-    aval: Any = ctx.avals_in[2]
-    names = ("values", "rows", "weight")
-    layout = Layout([*(names[factor] for factor in operation.given()), "indices"], names[operation.made], aval.ndim - 1)
+    indices: Any = ctx.avals_in[2]
+    layout = Layout.of(operation, indices.ndim - 1)
+    in_order = operation.name == "scatter_add" and backend.scatters_in_order
+    params = {"operation": operation, "target": backend.target(operation.name), "n": n}
 
     def native(*operands: jax.Array) -> jax.Array:
-        groups = (
-            grouped(operands[2].ravel(), n) if operation.name == "scatter_add" and backend.scatters_in_order else ()
-        )
-        result: jax.Array = _native_p.bind(
-            *operands, *groups, operation=operation, target=backend.target(operation.name), n=n
-        )
+        groups = grouped(operands[2].ravel(), n) if in_order else ()
+        result: jax.Array = _native_p.bind(*operands, *groups, **params)
         return result
 
     call = custom_partitioning(native)
@@ -99,10 +97,10 @@ class Layout:
         taken: set[str] = set()
         for axis in [*self.batch, "d"]:  # the rows first, of which there may be most
             found = [
-                entry if isinstance(entry, tuple) else (entry,)
+                mesh_axes
                 for name, shape in zip(self.operands, shapes, strict=True)
-                for which, entry in zip(self.axes(name), getattr(shape.sharding, "spec", ()), strict=False)
-                if which == axis and entry is not None
+                for which, size, mesh_axes in zip(self.axes(name), shape.shape, _mesh_axes(shape), strict=True)
+                if which == axis and size % math.prod(shape.sharding.mesh.shape[over] for over in mesh_axes) == 0
             ]
             sharded[axis] = tuple(mesh_axis for mesh_axis in max(found, key=len, default=()) if mesh_axis not in taken)
             taken.update(sharded[axis])
@@ -115,6 +113,13 @@ class Layout:
         """The mesh axes over which the parts of the result are to be added up."""
         kept = self.axes(self.result)
         return tuple(mesh_axis for axis, axes in sharded.items() if axis not in kept for mesh_axis in axes)
+
+
+def _mesh_axes(shape: Any) -> list[tuple[str, ...]]:
+    """Over which mesh axes each axis is sharded."""
+    # JAX gives no spec where it knows no mesh, as outside jit: all is then gathered.
+    entries = [*getattr(shape.sharding, "spec", ()), *[None] * len(shape.shape)][: len(shape.shape)]
+    return [entry if isinstance(entry, tuple) else () if entry is None else (entry,) for entry in entries]
 
 
 def _infer(layout: Layout, mesh: Any, shapes: Sequence[Any], _: Any) -> NamedSharding:

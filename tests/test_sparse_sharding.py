@@ -59,6 +59,15 @@ def test_rows_and_weight_over_the_same_axis(mesh):
     assert_close(jax.jit(grads)(*operands), grads(*ALL))
 
 
+@pytest.mark.parametrize("rows", [6, 5])
+def test_rows_that_the_devices_do_not_divide(mesh, rows):
+    """Nothing may come of what XLA pads the last device's part with."""
+    sharding = NamedSharding(mesh(AxisType.Auto), P("a"))
+    values, indices = (jax.device_put(x, sharding) for x in ALL[:2])
+    got = jax.jit(lambda v, i, w: grads(v[:rows], i[:rows], w))(values, indices, WEIGHT)
+    assert_close(got, grads(VALUES[:rows], INDICES[:rows], WEIGHT))
+
+
 @pytest.mark.native_only
 def test_auto_under_gspmd(mesh):
     """The partitioner that Shardy has replaced, as long as JAX has it."""
