@@ -40,20 +40,10 @@ def build(folder: str) -> str:
     flags = ["g++", "-std=c++20", "-O3", "-ffp-contract=off", f"-I{ROOT}"]
     objects = []
     for isa, isa_flags in (("baseline", []), ("avx2", AVX2), ("avx512", AVX512)):
-        objects.append(f"{folder}/{isa}.o")
-        subprocess.run(
-            [
-                *flags,
-                INLINE_MORE,
-                *isa_flags,
-                f"-DRTOPK_ISA={isa}",
-                "-c",
-                f"{ROOT}/cpu/kernels_isa.cc",
-                "-o",
-                objects[-1],
-            ],
-            check=True,
-        )
+        for source in ("kernels_isa", "sparse_isa"):
+            objects.append(f"{folder}/{isa}_{source}.o")
+            for_isa = [*isa_flags, INLINE_MORE, f"-DRTOPK_ISA={isa}"]
+            subprocess.run([*flags, *for_isa, "-c", f"{ROOT}/cpu/{source}.cc", "-o", objects[-1]], check=True)
     program = f"{folder}/instructions"
     sources = [f"{ROOT}/benchmarks/instructions.cc", f"{ROOT}/cpu/kernels.cc"]
     subprocess.run([*flags, *sources, *objects, "-o", program], check=True)

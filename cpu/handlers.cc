@@ -2,35 +2,14 @@
 #include "ffi/handlers.h"
 
 #include <cstring>
-#include <exception>
-#include <functional>
-#include <string>
-#include <utility>
 
-#include "cpu/huge_pages.h"
 #include "cpu/kernels.h"
+#include "cpu/xla_context.h"
 #include "ffi/bind.h"
 #include "ffi/decode.h"
 
 namespace jax_rtopk {
 namespace {
-
-Parallel parallel_over(ffi::ThreadPool& pool) {
-  return Parallel(pool.num_threads(), [&pool](std::function<void()> work) { pool.Schedule(std::move(work)); });
-}
-
-void prefer_huge_pages_for(ffi::AnyBuffer& result) { prefer_huge_pages(result.untyped_data(), result.size_bytes()); }
-
-// No exception may reach XLA, which is compiled without them. The kernels throw none but for memory that cannot be had.
-template <class F>
-ffi::Error guarded(F&& run) {
-  try {
-    run();
-    return ffi::Error::Success();
-  } catch (const std::exception& error) {
-    return ffi::Error(ffi::ErrorCode::kResourceExhausted, std::string("jax_rtopk: ") + error.what());
-  }
-}
 
 ffi::Error run_topk(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult values, AnyResult indices, int64_t k,
                     bool largest, bool sorted, int64_t max_iter) {
@@ -90,8 +69,6 @@ ffi::Error run_sparsify(ffi::ThreadPool pool, ffi::AnyBuffer operand, AnyResult 
   return guarded([&] { sparsify(request, operand.untyped_data(), dense->untyped_data(), parallel); });
 }
 
-auto context() { return ffi::Ffi::Bind().Ctx<ffi::ThreadPool>(); }
-
 XLA_FFI_DEFINE_HANDLER(topk_handler, run_topk, bind_topk(context()));
 XLA_FFI_DEFINE_HANDLER(bucketed_handler, run_bucketed, bind_bucketed(context()));
 XLA_FFI_DEFINE_HANDLER(mask_handler, run_mask, bind_mask(context()));
@@ -99,6 +76,6 @@ XLA_FFI_DEFINE_HANDLER(sparsify_handler, run_sparsify, bind_sparsify(context()))
 
 }  // namespace
 
-Handlers handlers() { return {topk_handler, bucketed_handler, mask_handler, sparsify_handler}; }
+Handlers handlers() { return {topk_handler, bucketed_handler, mask_handler, sparsify_handler, sparse_handlers()}; }
 
 }  // namespace jax_rtopk

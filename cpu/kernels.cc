@@ -34,11 +34,6 @@ const IsaKernels& choose() {
 #endif
 }
 
-const IsaKernels& isa() {
-  static const IsaKernels& chosen = choose();
-  return chosen;
-}
-
 int width_index(int item_bytes) { return item_bytes == 1 ? 0 : item_bytes == 2 ? 1 : item_bytes == 4 ? 2 : 3; }
 
 // For rows of n elements.
@@ -82,6 +77,11 @@ int64_t shares_of_buckets(const Request& request, const Buckets& buckets, const 
 }
 
 }  // namespace
+
+const IsaKernels& isa() {
+  static const IsaKernels& chosen = choose();
+  return chosen;
+}
 
 void topk(const Request& request, const void* operand, void* values, int32_t* indices, Parallel& parallel) {
   if (worth_splitting(request, parallel)) {

@@ -93,7 +93,8 @@ const IsaKernels& kernels() {
       {sparsify<uint8_t>, sparsify<uint16_t>, sparsify<uint32_t>, sparsify<uint64_t>},
       {bucketed<uint8_t>, bucketed<uint16_t>, bucketed<uint32_t>, bucketed<uint64_t>},
       {keep<uint8_t>, keep<uint16_t>, keep<uint32_t>, keep<uint64_t>},
-      {select_kept<uint8_t>, select_kept<uint16_t>, select_kept<uint32_t>, select_kept<uint64_t>}};
+      {select_kept<uint8_t>, select_kept<uint16_t>, select_kept<uint32_t>, select_kept<uint64_t>},
+      sparse_kernels};
   return table;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cpu/sparse_isa.h"
 #include "native/buckets.h"
 #include "native/request.h"
 #include "native/search_plan.h"
@@ -35,7 +36,11 @@ struct IsaKernels {
   void (*keep[4])(const BucketedJob& job, int64_t row, int32_t first, int32_t columns, void* lanes, int32_t* index);
   void (*select_kept[4])(const BucketedJob& job, int64_t row, const void* lanes, const int32_t* index, void* values,
                          int32_t* indices);
+  const SparseKernels& (*sparse)();
 };
+
+// The best one that this machine has.
+const IsaKernels& isa();
 
 // Those that cmake/Cpu.cmake builds for this architecture are there.
 namespace baseline {

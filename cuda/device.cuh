@@ -126,6 +126,16 @@ class Global : GlobalWatch<T> {
     memcpy(&pack, &moved, sizeof pack);
     return pack;
   }
+  // The same of elements that others read, too.
+  template <int kCount, class I>
+  RTOPK_DEVICE Pack<Value, kCount> load_kept_pack(I i) const {
+    Pack<Value, kCount> pack;
+    using Moved = typename Move<sizeof pack>::Type;
+    this->read(data_ + i, sizeof pack);
+    const Moved moved = *reinterpret_cast<const Moved*>(data_ + i);
+    memcpy(&pack, &moved, sizeof pack);
+    return pack;
+  }
   template <class I, int kCount>
   RTOPK_DEVICE void store_pack(I i, const Pack<Value, kCount>& pack) const {
     using Moved = typename Move<sizeof pack>::Type;

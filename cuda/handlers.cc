@@ -1,25 +1,16 @@
 // FFI handlers for CUDA: decode the call, then hand plain pointers and XLA's stream to the kernels.
 #include "ffi/handlers.h"
 
-#include <string>
-
 #include "cuda/kernels.h"
 #include "cuda/workspace.h"
+#include "cuda/xla_context.h"
 #include "ffi/bind.h"
 #include "ffi/decode.h"
-
-#if defined(RTOPK_CUDA_EMULATOR)
-#include <cuda_emulator_context.h>
-#endif
 
 namespace jax_rtopk {
 namespace {
 
 using cuda::Stream;
-
-ffi::Error error_of(const std::string& message) {
-  return message.empty() ? ffi::Error::Success() : ffi::Error::Internal("jax_rtopk: " + message);
-}
 
 ffi::Error run_topk(Stream stream, ffi::AnyBuffer operand, AnyResult values, AnyResult indices, int64_t k, bool largest,
                     bool sorted, int64_t max_iter) {
@@ -62,15 +53,6 @@ ffi::Error run_sparsify(Stream stream, ffi::AnyBuffer operand, AnyResult dense, 
   return error_of(cuda::sparsify(request, operand.untyped_data(), dense->untyped_data(), stream));
 }
 
-#if defined(RTOPK_CUDA_EMULATOR)
-auto context() { return ffi::Ffi::Bind().Ctx<emulator::StreamContext>(); }
-#else
-auto context() { return ffi::Ffi::Bind().Ctx<ffi::PlatformStream<Stream> >(); }
-#endif
-
-// The handlers only launch on the stream, so XLA may record them into a graph of commands.
-constexpr auto kTraits = {ffi::Traits::kCmdBufferCompatible};
-
 XLA_FFI_DEFINE_HANDLER(topk_handler, run_topk, bind_topk(context()), kTraits);
 XLA_FFI_DEFINE_HANDLER(bucketed_handler, run_bucketed, bind_bucketed_with_workspace(context()), kTraits);
 XLA_FFI_DEFINE_HANDLER(mask_handler, run_mask, bind_mask(context()), kTraits);
@@ -78,6 +60,6 @@ XLA_FFI_DEFINE_HANDLER(sparsify_handler, run_sparsify, bind_sparsify(context()),
 
 }  // namespace
 
-Handlers handlers() { return {topk_handler, bucketed_handler, mask_handler, sparsify_handler}; }
+Handlers handlers() { return {topk_handler, bucketed_handler, mask_handler, sparsify_handler, sparse_handlers()}; }
 
 }  // namespace jax_rtopk

@@ -5,14 +5,25 @@
 
 namespace jax_rtopk {
 
+struct SparseHandlers {
+  XLA_FFI_Handler* gather_sum;
+  XLA_FFI_Handler* sampled_dot;
+  XLA_FFI_Handler* scatter_add;
+  XLA_FFI_Handler* neighbor_sum;
+  XLA_FFI_Handler* neighbor_dot;
+  XLA_FFI_Handler* edge_dot;
+};
+
 struct Handlers {
   XLA_FFI_Handler* topk;
   XLA_FFI_Handler* bucketed;
   XLA_FFI_Handler* mask;
   XLA_FFI_Handler* sparsify;
+  SparseHandlers sparse;
 };
 
-// Each native module links exactly one back end, which defines this.
+// Each native module links exactly one back end, which defines these.
 Handlers handlers();
+SparseHandlers sparse_handlers();
 
 }  // namespace jax_rtopk

@@ -20,6 +20,12 @@ inline void define_targets(nanobind::module_& module) {
         targets["jax_rtopk_bucketed"] = capsule(all.bucketed);
         targets["jax_rtopk_mask"] = capsule(all.mask);
         targets["jax_rtopk_sparsify"] = capsule(all.sparsify);
+        targets["jax_rtopk_gather_sum"] = capsule(all.sparse.gather_sum);
+        targets["jax_rtopk_sampled_dot"] = capsule(all.sparse.sampled_dot);
+        targets["jax_rtopk_scatter_add"] = capsule(all.sparse.scatter_add);
+        targets["jax_rtopk_neighbor_sum"] = capsule(all.sparse.neighbor_sum);
+        targets["jax_rtopk_neighbor_dot"] = capsule(all.sparse.neighbor_dot);
+        targets["jax_rtopk_edge_dot"] = capsule(all.sparse.edge_dot);
         return targets;
       },
       nanobind::sig("def targets() -> dict[str, object]"),

@@ -23,38 +23,49 @@ _DTYPES = frozenset(map(jnp.dtype, _NAMES))
 
 _ARRAYS = get_args(ArrayLike)  # and scalars, which are refused as such
 
-_MAX_LENGTH = 2**31 - 1  # indices are int32
+MAX_LENGTH = 2**31 - 1  # indices are int32
 
 
 def check_operand(name: str, operand: Any) -> jax.Array:
     """The operand as a JAX array of a dtype that can be selected from."""
-    if not isinstance(operand, _ARRAYS) or isinstance(operand, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name}: operand must be a JAX or numpy array, got {type(operand).__name__}. {_array_fix(operand)}"
-        )
+    check_is_array(name, "operand", operand)
     if isinstance(operand, np.ndarray | np.generic) and operand.dtype not in _DTYPES:
         raise _dtype_error(name, operand.dtype)  # JAX may have no such dtype
     if isinstance(operand, int):
         raise _scalar_error(name)  # JAX may have no such int
-    aval = jax.typeof(operand)
-    if aval.dtype not in _DTYPES:
-        raise _dtype_error(name, aval.dtype)
+    if jax.typeof(operand).dtype not in _DTYPES:
+        raise _dtype_error(name, jax.typeof(operand).dtype)
+    return as_array(name, "operand", operand)
+
+
+def as_array(name: str, argument: str, value: Any) -> jax.Array:
+    """As a JAX array an argument that is one or would be taken for one."""
+    aval = jax.typeof(value)
     unreduced = aval.sharding.spec.unreduced
     if unreduced:
         raise ValueError(
-            f"{name}: operand must not have pending sums over mesh axes, got {aval.str_short()} unreduced over "
+            f"{name}: {argument} must not have pending sums over mesh axes, got {aval.str_short()} unreduced over "
             f"{sorted(unreduced)}. Finish them first, with jax.sharding.reshard."
         )
-    return operand if isinstance(operand, jax.Array) else jnp.asarray(operand)
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
-def _array_fix(operand: Any) -> str:
-    if isinstance(operand, np.ma.MaskedArray):
-        return "Fill what is masked first, with operand.filled."
-    if isinstance(operand, jax.ShapeDtypeStruct):
+def check_is_array(name: str, argument: str, value: Any) -> None:
+    """That JAX would take the argument as an array without converting it."""
+    if not isinstance(value, _ARRAYS) or isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name}: {argument} must be a JAX or numpy array, got {type(value).__name__}. "
+            f"{_array_fix(argument, value)}"
+        )
+
+
+def _array_fix(argument: str, value: Any) -> str:
+    if isinstance(value, np.ma.MaskedArray):
+        return f"Fill what is masked first, with {argument}.filled."
+    if isinstance(value, jax.ShapeDtypeStruct):
         return "Shapes without values are for jax.eval_shape."
-    if isinstance(operand, getattr(jax, "Ref", ())):
-        return "Read it first, as operand[...]."
+    if isinstance(value, getattr(jax, "Ref", ())):
+        return f"Read it first, as {argument}[...]."
     return "Convert it with jax.numpy.asarray."
 
 
@@ -77,14 +88,14 @@ def check_axis(name: str, axis: Any, operand: jax.Array) -> int:
     """The selection axis, counted from the front."""
     if operand.ndim == 0:
         raise _scalar_error(name)
-    position = _static_int(name, "axis", axis)
+    position = static_int(name, "axis", axis)
     if not -operand.ndim <= position < operand.ndim:
         raise ValueError(
             f"{name}: axis must be between {-operand.ndim} and {operand.ndim - 1} for an operand of shape "
             f"{operand.shape}, got {position}."
         )
     position %= operand.ndim
-    if isinstance(operand.shape[position], int) and operand.shape[position] > _MAX_LENGTH:
+    if isinstance(operand.shape[position], int) and operand.shape[position] > MAX_LENGTH:
         raise ValueError(
             f"{name}: the selection axis may be at most 2**31 - 1 long, as indices are int32, got "
             f"{operand.shape[position]}. Split it, select from each part, then from what was selected."
@@ -112,7 +123,7 @@ def check_k(name: str, k: Any, operand: jax.Array, axis: int) -> int:
 
 
 def _count(name: str, k: Any) -> int:
-    count = _static_int(name, "k", k)
+    count = static_int(name, "k", k)
     if count < 0:
         raise ValueError(f"{name}: k must be at least 0, got {count}.")
     return count
@@ -160,7 +171,7 @@ def check_shard(name: str, operand: jax.Array, names: tuple[str, ...]) -> int:
             f"{operand.shape}. Export a program for each size that is needed."
         )
     shards = lax.axis_size(names)
-    if shard * shards > _MAX_LENGTH:
+    if shard * shards > MAX_LENGTH:
         raise ValueError(
             f"{name}: the whole row may be at most 2**31 - 1 long, as indices are int32, got {shards} parts of "
             f"{shard}. Split it, select from each part, then from what was selected."
@@ -183,7 +194,7 @@ def check_max_iter(name: str, max_iter: Any) -> int:
     """`max_iter` as the primitives take it: 0 for None, which is exact."""
     if max_iter is None:
         return 0
-    passes = _static_int(name, "max_iter", max_iter)
+    passes = static_int(name, "max_iter", max_iter)
     if passes < 1:
         raise ValueError(f"{name}: max_iter must be at least 1, got {passes}. Pass None for the exact answer.")
     return min(passes, 2**31 - 1)  # no search takes so many
@@ -202,8 +213,8 @@ def check_static_row(name: str, operand: jax.Array, axis: int) -> int:
 
 def check_row(name: str, n: Any, k: Any, *, n_name: str = "n") -> tuple[int, int]:
     """A row length and a k to reckon with, of which there is something to be found."""
-    length, count = _static_int(name, n_name, n), _static_int(name, "k", k)
-    if not 1 <= length <= _MAX_LENGTH:
+    length, count = static_int(name, n_name, n), static_int(name, "k", k)
+    if not 1 <= length <= MAX_LENGTH:
         raise ValueError(f"{name}: {n_name} must be between 1 and 2**31 - 1, as rows have, got {length}.")
     if not 1 <= count <= length:
         fix = f" Pass min(k, {n_name})." if count > length else ""
@@ -225,7 +236,7 @@ def check_last_axis(name: str, operand: Any, size_name: str, size: int) -> jax.A
 
 def check_period(name: str, argument: str, value: Any) -> int:
     """A number of samples to average over."""
-    period = _static_int(name, argument, value)
+    period = static_int(name, argument, value)
     if period < 1:
         raise ValueError(f"{name}: {argument} must be at least 1, got {period}. Pass 1 to keep the last batch alone.")
     return period
@@ -233,7 +244,7 @@ def check_period(name: str, argument: str, value: Any) -> int:
 
 def check_buckets(name: str, n: int, k: int, num_buckets: Any, bucket_k: Any) -> tuple[int, int]:
     """A bucket plan that holds k elements of a row of n."""
-    b, j = _static_int(name, "num_buckets", num_buckets), _static_int(name, "bucket_k", bucket_k)
+    b, j = static_int(name, "num_buckets", num_buckets), static_int(name, "bucket_k", bucket_k)
     if not 1 <= b <= n:
         rule = f"num_buckets must be between 1 and n={n}, as no bucket may be empty, got {b}"
     elif not 1 <= j <= n // b:
@@ -298,7 +309,7 @@ def check_implementation(name: str, implementation: Any) -> None:
         raise ValueError(f"{rule} {implementation!r}.")
 
 
-def _static_int(name: str, argument: str, value: Any) -> int:
+def static_int(name: str, argument: str, value: Any) -> int:
     rule = f"{name}: {argument} must be a static Python int"
     if jax.export.is_symbolic_dim(value):
         raise TypeError(

@@ -20,3 +20,30 @@ def all_gather_invariant(x: jax.Array, axis_name: str, *, axis: int) -> jax.Arra
 def is_traced(value: Any) -> bool:
     """Whether a transformation such as jit stands for the value."""
     return isinstance(value, jax.core.Tracer)
+
+
+def vary_alike(*arrays: jax.Array) -> list[jax.Array]:
+    """The arrays, each varying over every mesh axis of a surrounding shard_map that any of them varies over.
+
+    The operations of JAX see to this themselves; with it, what is the same on every device has a cotangent that is
+    summed over the devices.
+    """
+    varying = [_varying(array) for array in arrays]
+    union = frozenset().union(*varying)
+    return [_vary(array, tuple(sorted(union - axes))) for array, axes in zip(arrays, varying, strict=True)]
+
+
+def _varying(array: jax.Array) -> frozenset[str]:
+    aval: Any = jax.typeof(array)
+    axes: frozenset[str] = aval.vma if hasattr(aval, "vma") else aval.mat.varying  # vma: up to jax 0.10 or 0.11
+    return axes
+
+
+def _vary(array: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    if not axes:
+        return array
+    if hasattr(lax, "pvary"):  # up to jax 0.10 or 0.11
+        varying: jax.Array = lax.pvary(array, axes)
+    else:
+        varying = lax.pcast(array, axes, to="varying")
+    return varying

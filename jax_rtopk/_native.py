@@ -14,7 +14,9 @@ from typing import Any
 
 import jax
 
-OPERATIONS = ("topk", "mask", "sparsify", "bucketed")
+SELECTIONS = ("topk", "mask", "sparsify", "bucketed")
+SPARSE = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
+OPERATIONS = (*SELECTIONS, *SPARSE)
 PREFIX = "jax_rtopk_"  # of every FFI target name
 
 
@@ -29,6 +31,11 @@ class Backend:
     def target(self, operation: str) -> str:
         """The FFI target name of one of `OPERATIONS`."""
         return self.prefix + operation
+
+    @property
+    def scatters_in_order(self) -> bool:
+        """Whether `scatter_add` takes, as two more operands, the entries in the order of their indices."""
+        return getattr(self.module, "SCATTERS_IN_ORDER", False)
 
     def workspace(self, operation: str, item_bytes: int, attributes: dict[str, Any]) -> int | None:
         """How many bytes a row the kernels want as an additional result; None if there is to be no such result."""
@@ -48,7 +55,8 @@ def register(module: Any, platform: str, *, prefix: str = PREFIX) -> Backend:
     for operation in backend.operations:
         target = backend.target(operation)
         jax.ffi.register_ffi_target(target, capsules[PREFIX + operation], platform=platform)
-        _declare_batch_partitionable(target)
+        if operation in SELECTIONS:
+            _declare_batch_partitionable(target)
     return backend
 
 
@@ -78,6 +86,24 @@ def _available() -> dict[str, Backend]:
         if module is not None:
             found[platform] = register(module, xla_platform)
     return found
+
+
+def choose(operation: str, platform: str | None, implementation: str | None, *, needed: bool) -> Backend | None:
+    """The back end to lower one of `OPERATIONS` to; None for pure JAX.
+
+    `platform` is None where JAX knows none that native code is for. Where no code is `needed`, "native" has nothing to
+    insist on.
+    """
+    backends = {name: found for name, found in BACKENDS.items() if operation in found.operations}
+    backend = backends.get(platform) if platform else None
+    if implementation == "native" and backend is None and needed:
+        raise NotImplementedError(
+            'jax_rtopk: implementation="native" needs native code for the platform, got '
+            f"{platform or 'one for which there is none'}; this installation has it for: "
+            f"{', '.join(backends) or f'none, as {missing_because()}'}. Pass implementation=None to "
+            "use pure JAX where there is none, or reinstall jax_rtopk with it (JAX_RTOPK_CUDA=ON for cuda)."
+        )
+    return backend if needed and implementation != "xla" else None
 
 
 def missing_because() -> str:

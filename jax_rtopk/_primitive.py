@@ -65,17 +65,9 @@ def _lower(
     **attributes: Any,
 ) -> Any:
     aval: Any = ctx.avals_in[0]
-    empty = attributes["k"] == 0 or 0 in aval.shape  # needs no kernel, so "native" has nothing to insist on
-    backends = {name: found for name, found in _native.BACKENDS.items() if operation.name in found.operations}
-    backend = backends.get(platform) if platform else None
-    if implementation == "native" and backend is None and not empty:
-        raise NotImplementedError(
-            'jax_rtopk: implementation="native" needs native code for the platform, got '
-            f"{platform or 'one for which there is none'}; this installation has it for: "
-            f"{', '.join(backends) or f'none, as {_native.missing_because()}'}. Pass implementation=None to "
-            "use pure JAX where there is none, or reinstall jax_rtopk with it (JAX_RTOPK_CUDA=ON for cuda)."
-        )
-    if implementation == "xla" or backend is None or empty:
+    empty = attributes["k"] == 0 or 0 in aval.shape
+    backend = _native.choose(operation.name, platform, implementation, needed=not empty)
+    if backend is None:
         attributes.pop("max_iter", None)  # the definitions answer exactly
         definition = partial(operation.definition, float_order=platform == "cpu", **attributes)
         return mlir.lower_fun(definition, multiple_results=len(operation.results) > 1)(ctx, operand)

@@ -83,8 +83,9 @@ def test_refused_without_the_disabled_checks():
 
 
 def test_names_of_the_disabled_checks():
-    names = ("topk", "mask", "sparsify", "bucketed")
-    checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in names}
+    selections = ("topk", "mask", "sparsify", "bucketed")
+    sparse = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
+    checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in selections + sparse}
     assert set(export_disabled_checks()) == checks
 
 

@@ -35,11 +35,14 @@ class EmulatedModule:
 
     def targets(self) -> dict[str, object]:
         """FFI target names and the capsules to register for them, for the platform `cpu`."""
-        names = ("topk", "bucketed", "mask", "sparsify")
+        selections = ("topk", "bucketed", "mask", "sparsify")
+        sparse = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
         return {
             f"jax_rtopk_{name}": jax.ffi.pycapsule(getattr(self._library, f"jax_rtopk_emulated_{name}"))
-            for name in names
+            for name in selections + sparse
         }
+
+    SCATTERS_IN_ORDER = True  # as the native module
 
     def bucketed_workspace(self, candidates: int, k: int, item_bytes: int) -> int:
         """As the function of the native module."""
@@ -49,7 +52,11 @@ class EmulatedModule:
 @cache
 def load() -> EmulatedModule:
     """The emulated CUDA back end."""
-    sources = [*sorted((ROOT / "cuda").glob("*.cu")), ROOT / "cuda/handlers.cc", HERE / "targets.cc"]
+    sources = [
+        *sorted((ROOT / "cuda").glob("*.cu")),
+        *sorted((ROOT / "cuda").glob("*handlers.cc")),
+        HERE / "targets.cc",
+    ]
     library = ctypes.CDLL(str(_library("cuda_emulated", sources)))
     library.jax_rtopk_bucketed_workspace.restype = ctypes.c_int64
     library.jax_rtopk_bucketed_workspace.argtypes = ctypes.c_int64, ctypes.c_int64, ctypes.c_int

@@ -3,15 +3,21 @@
 #include "ffi/handlers.h"
 
 #define RTOPK_EMULATED extern "C" __attribute__((visibility("default")))
-#define RTOPK_EMULATED_TARGET(name)                                                   \
-  RTOPK_EMULATED XLA_FFI_Error* jax_rtopk_emulated_##name(XLA_FFI_CallFrame* frame) { \
-    return jax_rtopk::handlers().name(frame);                                         \
-  }
+#define RTOPK_EMULATED_TARGET(name) RTOPK_EMULATED_TARGET_OF(jax_rtopk::handlers(), name)
+#define RTOPK_EMULATED_SPARSE(name) RTOPK_EMULATED_TARGET_OF(jax_rtopk::sparse_handlers(), name)
+#define RTOPK_EMULATED_TARGET_OF(all, name) \
+  RTOPK_EMULATED XLA_FFI_Error* jax_rtopk_emulated_##name(XLA_FFI_CallFrame* frame) { return all.name(frame); }
 
 RTOPK_EMULATED_TARGET(topk)
 RTOPK_EMULATED_TARGET(bucketed)
 RTOPK_EMULATED_TARGET(mask)
 RTOPK_EMULATED_TARGET(sparsify)
+RTOPK_EMULATED_SPARSE(gather_sum)
+RTOPK_EMULATED_SPARSE(sampled_dot)
+RTOPK_EMULATED_SPARSE(scatter_add)
+RTOPK_EMULATED_SPARSE(neighbor_sum)
+RTOPK_EMULATED_SPARSE(neighbor_dot)
+RTOPK_EMULATED_SPARSE(edge_dot)
 
 RTOPK_EMULATED int64_t jax_rtopk_bucketed_workspace(int64_t candidates, int64_t k, int item_bytes) {
   return jax_rtopk::cuda::workspace_bytes(candidates, k, item_bytes);

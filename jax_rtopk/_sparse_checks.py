@@ -1,0 +1,81 @@
+"""Checks of the sparse functions' arguments at trace time: each error gives the rule, what was got, and the fix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jax_rtopk._checks import MAX_LENGTH, as_array, check_is_array, static_int
+
+_NAMES = ("float32", "bfloat16", "float16", "float64")
+_FLOATS = frozenset(map(jnp.dtype, _NAMES))
+
+
+def check_floats(name: str, argument: str, value: Any, axes: tuple[str, ...] | None = None) -> jax.Array:
+    """The argument as a JAX array of a float dtype, with these axes if they are given."""
+    array = _array(name, argument, value, _FLOATS, ", ".join(_NAMES))
+    return array if axes is None else _with_axes(name, argument, array, axes)
+
+
+def check_integers(name: str, argument: str, value: Any, axes: tuple[str, ...] | None = None) -> jax.Array:
+    """The argument as a JAX array of dtype int32, with these axes if they are given."""
+    array = _array(name, argument, value, frozenset([np.dtype(np.int32)]), "int32")
+    return array if axes is None else _with_axes(name, argument, array, axes)
+
+
+def _array(name: str, argument: str, value: Any, dtypes: frozenset[Any], names: str) -> jax.Array:
+    check_is_array(name, argument, value)
+    try:
+        dtype = jax.typeof(value).dtype
+    except TypeError:  # JAX has no such dtype
+        dtype = value.dtype
+    if dtype not in dtypes:
+        raise TypeError(
+            f"{name}: {argument} must be of dtype {names}, got {dtype}. Convert it first, with {argument}.astype."
+        )
+    return as_array(name, argument, value)
+
+
+def _with_axes(name: str, argument: str, array: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    if array.ndim != len(axes):
+        raise ValueError(
+            f"{name}: {argument} must have {len(axes)} axes, {argument}[{', '.join(axes)}], got shape {array.shape}. "
+            "Reshape it; for a batch of them there is jax.vmap."
+        )
+    return array
+
+
+def check_sparse_rows(
+    name: str, values: Any, indices: Any, axes: tuple[str, ...] | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Values and indices of one shape, as `topk` returns them."""
+    floats = check_floats(name, "values", values, axes)
+    integers = check_integers(name, "indices", indices, axes)
+    if floats.ndim == 0:
+        raise ValueError(f"{name}: values must have at least one axis, got a scalar. Reshape it to (1,).")
+    if floats.shape != integers.shape:
+        raise ValueError(
+            f"{name}: values and indices must have the same shape, as topk returns them, got {floats.shape} and "
+            f"{integers.shape}."
+        )
+    return floats, integers
+
+
+def check_same_dtype(name: str, argument: str, array: jax.Array, values: jax.Array) -> None:
+    """That an argument has the dtype of the values."""
+    if array.dtype != values.dtype:
+        raise TypeError(
+            f"{name}: {argument} must be of the dtype of values, got {array.dtype} and {values.dtype}. Convert one of "
+            "them, with astype."
+        )
+
+
+def check_count(name: str, argument: str, value: Any) -> int:
+    """A number of rows or columns that int32 indices can tell apart."""
+    count = static_int(name, argument, value)
+    if not 0 <= count <= MAX_LENGTH:
+        raise ValueError(f"{name}: {argument} must be between 0 and 2**31 - 1, as indices are int32, got {count}.")
+    return count
