@@ -32,8 +32,8 @@ def take_turns(
 ) -> dict[str, dict[str, float]]:
     """Milliseconds a call of each side: median and quartiles over rounds in which every side has a turn.
 
-    The order within a round is random. The first call of a turn is not timed: it finds cores that the rest before it has
-    put to sleep, and memory that is slow for a while. `seconds` bounds the whole, but there are at least 7 rounds.
+    The order within a round is random. The first call of a turn is not timed: it finds cores that the rest before it
+    has put to sleep, and memory that is slow for a while. `seconds` bounds the whole, but there are at least 7 rounds.
     `clock` tells what is measured, in seconds.
     """
     calls = {}
