@@ -19,13 +19,14 @@ RTOPK_DEVICE void thread_maxima(const Row& row, const Team& team, const SearchPl
   using Word = typename Row::Word;
   constexpr int kChunks = Row::kChunks, kSets = kEach / kChunks, kChunk = Row::kPack / kChunks;
   constexpr int kShift = kGroups / Row::kPack, kLanes = Team::kLanes;
+  constexpr Word kLeast = std::is_signed_v<Word> ? Word(Word(1) << (8 * sizeof(Word) - 1)) : Word(0);
   Word sampled[kSets][Row::kPack];
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
 #pragma unroll
-    for (int j = 0; j < Row::kPack; ++j) sampled[set][j] = 0;
+    for (int j = 0; j < Row::kPack; ++j) sampled[set][j] = kLeast;
   }
-  if (plan.sampled >= plan.n) {
+  if (likely(plan.sampled >= plan.n)) {
     row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
 #pragma unroll
       for (int j = 0; j < Row::kPack; ++j) sampled[round % kSets][j] = larger(sampled[round % kSets][j], keys[j]);
@@ -41,26 +42,38 @@ RTOPK_DEVICE void thread_maxima(const Row& row, const Team& team, const SearchPl
       }
     });
   }
+  if constexpr (kEach == 1 && kLanes == kWarp) {
+    // Places that are half a chunk apart meet first, then those a quarter apart, and so on.
 #pragma unroll
-  for (int set = 0; set < kSets; ++set) {
+    for (int half = kChunk / 2; half > 0; half /= 2) {
+      const int lane = this_lane() + kWarp - kShift * half;  // a shuffle takes it modulo 32
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      Word& maximum = maxima[set * kChunks + chunk];
-      maximum = sampled[set][chunk * kChunk];
+      for (int place = 0; place < half; ++place)
+        sampled[0][place] = larger(sampled[0][place], from_lane<kLanes>(sampled[0][place + half], lane));
+    }
+    maxima[0] = sampled[0][0];
+  } else {
 #pragma unroll
-      for (int place = 1; place < kChunk; ++place) {
-        constexpr int kTurns = kSets * kGroups;  // keeps what is subtracted from positive
-        const int sets = kShift * place / kLanes, lanes = kShift * place % kLanes;
-        const int j = chunk * kChunk + place;
-        const Word near = sampled[(set + kTurns - sets) % kSets][j];
-        if (lanes == 0) {
-          maximum = larger(maximum, near);
-          continue;
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        Word& maximum = maxima[set * kChunks + chunk];
+        maximum = sampled[set][chunk * kChunk];
+#pragma unroll
+        for (int place = 1; place < kChunk; ++place) {
+          constexpr int kTurns = kSets * kGroups;  // keeps what is subtracted from positive
+          const int sets = kShift * place / kLanes, lanes = kShift * place % kLanes;
+          const int j = chunk * kChunk + place;
+          const Word near = sampled[(set + kTurns - sets) % kSets][j];
+          if (lanes == 0) {
+            maximum = larger(maximum, near);
+            continue;
+          }
+          const Word far = sampled[(set + kTurns - sets - 1) % kSets][j];
+          const int lane = this_lane() % kLanes;
+          const Word sent = lane < kLanes - lanes ? near : far;
+          maximum = larger(maximum, from_lane<kLanes>(sent, (lane - lanes) & (kLanes - 1)));
         }
-        const Word far = sampled[(set + kTurns - sets - 1) % kSets][j];
-        const int lane = this_lane() % kLanes;
-        const Word sent = lane < kLanes - lanes ? near : far;
-        maximum = larger(maximum, from_lane<kLanes>(sent, (lane - lanes) & (kLanes - 1)));
       }
     }
   }
