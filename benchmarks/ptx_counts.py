@@ -87,7 +87,9 @@ class Interpreter:
         swift = np.bool_(case.n == launch.lanes * launch.packs * 16 // case.item_bytes)
         packed = np.bool_(case.n * case.item_bytes % 16 == 0)
         passes = np.int32(case.max_iter or 2**31 - 1)
-        return self._ptxrun.Struct(bits, np.int64(len(bits)), on_host, quickly, passes, packed, np.bool_(True), swift, key_map)
+        return self._ptxrun.Struct(
+            bits, np.int64(len(bits)), on_host, quickly, passes, packed, np.bool_(True), swift, key_map
+        )
 
     def _kernel(self, launch: Launch, item_bytes: int):
         if launch.name not in self._kernels:

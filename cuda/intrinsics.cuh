@@ -67,6 +67,26 @@ RTOPK_DEVICE uint32_t signs_of_halves(uint32_t halves) {
 #endif
 }
 
+// A half of `halves` above the lower half of `lower`.
+RTOPK_DEVICE uint32_t under_half(uint32_t halves, int half, uint32_t lower) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return (half == 0 ? halves << 16 : halves & 0xffff0000u) | (lower & 0xffffu);
+#else
+  return __byte_perm(halves, lower, half == 0 ? 0x1054 : 0x3254);
+#endif
+}
+
+// a & ~b.
+RTOPK_DEVICE uint32_t and_not(uint32_t a, uint32_t b) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return a & ~b;
+#else
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, 0, 0x30;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+#endif
+}
+
 // Three-way exclusive or.
 RTOPK_DEVICE uint32_t xor3(uint32_t a, uint32_t b, uint32_t c) {
 #if defined(RTOPK_CUDA_EMULATOR)
@@ -184,21 +204,28 @@ RTOPK_DEVICE uint32_t largest_of_warp(uint32_t word) {
 #endif
 }
 
-// Stores first[i] = a and second[i] = b where word >= least: without a branch.
-template <class A, class B>
-RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Global<A>& first, A a, const Global<B>& second,
-                                    B b, unsigned i) {
+// Stores values[i] and indices[i] where word >= least: without a branch.
+template <class Bits>
+RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Global<Bits>& values, uint32_t value,
+                                    const Global<int32_t>& indices, int32_t index, unsigned i) {
 #if defined(RTOPK_CUDA_EMULATOR)
   if (word < least) return;
-  first.store(i, a);
-  second.store(i, b);
+  values.store(i, Bits(value));
+  indices.store(i, index);
 #else
-  static_assert(sizeof(A) == 4 && sizeof(B) == 4);
-  asm volatile(
-      "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %0, %1;\n\t@chosen st.global.u32 [%2], %3;\n\t"
-      "@chosen st.global.u32 [%4], %5;\n\t}" ::"r"(word),
-      "r"(least), "l"(first.address() + i), "r"(a), "l"(second.address() + i), "r"(b)
-      : "memory");
+  if constexpr (sizeof(Bits) == 4) {
+    asm volatile(
+        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %0, %1;\n\t@chosen st.global.u32 [%2], %3;\n\t"
+        "@chosen st.global.u32 [%4], %5;\n\t}" ::"r"(word),
+        "r"(least), "l"(values.address() + i), "r"(value), "l"(indices.address() + i), "r"(index)
+        : "memory");
+  } else {
+    asm volatile(
+        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %0, %1;\n\t@chosen st.global.u16 [%2], %3;\n\t"
+        "@chosen st.global.u32 [%4], %5;\n\t}" ::"r"(word),
+        "r"(least), "l"(values.address() + i), "r"(uint32_t(value)), "l"(indices.address() + i), "r"(index)
+        : "memory");
+  }
 #endif
 }
 
@@ -221,6 +248,21 @@ RTOPK_DEVICE WordItem load_before(const Shared<WordItem>& array, int i, int end)
       : "r"(array.address(i)), "r"(i + kOffset), "r"(end), "n"(kOffset * 8)
       : "memory");
   return item;
+#endif
+}
+template <int kOffset>
+RTOPK_DEVICE int32_t load_before(const Shared<int32_t>& array, int i, int end) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return i + kOffset < end ? array.load(i + kOffset) : INT32_MIN;
+#else
+  int32_t word;
+  asm volatile(
+      "{\n\t.reg .pred inside;\n\tsetp.lt.s32 inside, %2, %3;\n\tmov.b32 %0, 0x80000000;\n\t"
+      "@inside ld.shared.u32 %0, [%1 + %4];\n\t}"
+      : "=&r"(word)
+      : "r"(array.address(i)), "r"(i + kOffset), "r"(end), "n"(kOffset * 4)
+      : "memory");
+  return word;
 #endif
 }
 
@@ -251,7 +293,7 @@ class Appender {
     if (key >= lo && key <= last) array_.store(place_++, key);
   }
 
-  // An item of a word and an index whose word is not below `least`.
+  // A word that is not below `least`, with its index or by itself.
   RTOPK_DEVICE void append_if_at_least(int32_t word, int32_t index, int32_t least) {
 #if defined(RTOPK_CUDA_EMULATOR)
     if (word >= least) array_.store(place_++, Item{word, index});
@@ -261,6 +303,18 @@ class Appender {
         "@chosen add.u32 %0, %0, 8;\n\t}"
         : "+r"(address_)
         : "r"(word), "r"(index), "r"(least)
+        : "memory");
+#endif
+  }
+  RTOPK_DEVICE void append_if_at_least(int32_t word, int32_t least) {
+#if defined(RTOPK_CUDA_EMULATOR)
+    if (word >= least) array_.store(place_++, word);
+#else
+    asm volatile(
+        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %1, %2;\n\t@chosen st.shared.u32 [%0], %1;\n\t"
+        "@chosen add.u32 %0, %0, 4;\n\t}"
+        : "+r"(address_)
+        : "r"(word), "r"(least)
         : "memory");
 #endif
   }

@@ -53,13 +53,14 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
     const int64_t mine = of_warp + this_lane() / kLanes;
     int64_t row = mine < task.rows ? mine : task.rows - 1;
     if constexpr (kSlots > 0) {
-      QuickRow<Bits, Team, kPacks, kChunks> held(rank);
+      using Row = QuickRow<Bits, Team, kPacks, kChunks>;
+      Row held(rank);
       if (likely(task.swift)) {
         held.load_swiftly(task.view(row));
       } else {
         held.load(task.view(unforeseen(row)), team);
       }
-      const auto found = [&](const Survivors<kSlots>& survivors) {
+      const auto found = [&](const Survivors<kSlots, Row>& survivors) {
         const auto results_of = [&](int64_t row) {
           return typename Sink::template OfRow<Team>(sink, row, task.view(row), scratch + kScratchBytes, true);
         };

@@ -8,40 +8,10 @@
 
 namespace jax_rtopk::cuda {
 
-// The sampled maximum of each of the kEach groups that this lane answers for, within its warp.
-//
-// The chunks of a row belong to the groups in turn. So a team's packs of one round hold a set of groups, of which each
-// lane has kChunks; after kSets rounds it is the first set's turn again. But that is the group of a chunk's place 0:
-// place p counts for the group that is kShift * p lanes further, into the next set where the lanes end.
-template <int kEach, class Row, class Team>
-RTOPK_DEVICE void thread_maxima(const Row& row, const Team& team, const SearchPlan& plan,
-                                typename Row::Word (&maxima)[kEach]) {
-  using Word = typename Row::Word;
-  constexpr int kChunks = Row::kChunks, kSets = kEach / kChunks, kChunk = Row::kPack / kChunks;
-  constexpr int kShift = kGroups / Row::kPack, kLanes = Team::kLanes;
-  constexpr Word kLeast = std::is_signed_v<Word> ? Word(Word(1) << (8 * sizeof(Word) - 1)) : Word(0);
-  Word sampled[kSets][Row::kPack];
-#pragma unroll
-  for (int set = 0; set < kSets; ++set) {
-#pragma unroll
-    for (int j = 0; j < Row::kPack; ++j) sampled[set][j] = kLeast;
-  }
-  if (likely(plan.sampled >= plan.n)) {
-    row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
-#pragma unroll
-      for (int j = 0; j < Row::kPack; ++j) sampled[round % kSets][j] = larger(sampled[round % kSets][j], keys[j]);
-    });
-  } else {
-    row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
-      // Of place 0 in its group.
-      const int position = int(round / kSets * Team::kWarps + unsigned(team.warp())) * kChunk;
-#pragma unroll
-      for (int j = 0; j < Row::kPack; ++j) {
-        Word& maximum = sampled[round % kSets][j];
-        if (plan.samples(position + j % kChunk)) maximum = larger(maximum, keys[j]);
-      }
-    });
-  }
+// From the maxima of the places in a lane's packs, by sets of groups, to those of groups.
+template <int kChunks, int kLanes, class Word, int kSets, int kPack, int kEach>
+RTOPK_DEVICE void meet_in_groups(Word (&sampled)[kSets][kPack], Word (&maxima)[kEach]) {
+  constexpr int kChunk = kPack / kChunks, kShift = kGroups / kPack;
   if constexpr (kEach == 1 && kLanes == kWarp) {
     // Places that are half a chunk apart meet first, then those a quarter apart, and so on.
 #pragma unroll
@@ -76,6 +46,42 @@ RTOPK_DEVICE void thread_maxima(const Row& row, const Team& team, const SearchPl
         }
       }
     }
+  }
+}
+
+// The sampled maximum of each of the kEach groups that this lane answers for, within its warp.
+//
+// The chunks of a row belong to the groups in turn. So a team's packs of one round hold a set of groups, of which each
+// lane has kChunks; after kSets rounds it is the first set's turn again. But that is the group of a chunk's place 0:
+// place p counts for the group that is kShift * p lanes further, into the next set where the lanes end.
+template <int kEach, class Row, class Team>
+RTOPK_DEVICE void thread_maxima(const Row& row, const Team& team, const SearchPlan& plan,
+                                typename Row::Word (&maxima)[kEach]) {
+  using Word = typename Row::Word;
+  constexpr int kSets = kEach / Row::kChunks, kChunk = Row::kPack / Row::kChunks;
+  constexpr Word kLeast = std::is_signed_v<Word> ? Word(Word(1) << (8 * sizeof(Word) - 1)) : Word(0);
+  const auto meet = [&](auto&& is_sampled) {
+    Word sampled[kSets][Row::kPack];
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int j = 0; j < Row::kPack; ++j) sampled[set][j] = kLeast;
+    }
+    row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
+      // Of place 0 in its group.
+      const int position = int(round / kSets * Team::kWarps + unsigned(team.warp())) * kChunk;
+#pragma unroll
+      for (int j = 0; j < Row::kPack; ++j) {
+        Word& maximum = sampled[round % kSets][j];
+        if (is_sampled(position + j % kChunk)) maximum = larger(maximum, keys[j]);
+      }
+    });
+    meet_in_groups<Row::kChunks, Team::kLanes>(sampled, maxima);
+  };
+  if (likely(plan.sampled >= plan.n)) {
+    meet([](int) { return true; });
+  } else {
+    meet([&](int position) { return plan.samples(position); });
   }
 }
 

@@ -78,10 +78,13 @@ RTOPK_DEVICE void go_on(Descent<1>& descent, int count) {
 
 // The elements of a row that reach a threshold, at most kSlots * 32, in order of index: number 32 * s + lane is in slot
 // s of the lane.
-template <int kSlots>
+template <int kSlots, class Row>
 class Survivors {
  public:
-  RTOPK_DEVICE void load(const Shared<WordItem>& gathered, int count) { load_from<0>(gathered, count); }
+  // In memory.
+  using Item = std::conditional_t<Row::kIndexed, int32_t, WordItem>;
+
+  RTOPK_DEVICE void load(const Shared<Item>& gathered, int count) { load_from<0>(gathered, count); }
 
   // Selects the k largest, looking for the last of them from `near` on; returns false if words are equal, so that it
   // cannot be k.
@@ -124,11 +127,16 @@ class Survivors {
 
  private:
   template <int kSlot>
-  RTOPK_DEVICE void load_from(const Shared<WordItem>& gathered, int count) {
+  RTOPK_DEVICE void load_from(const Shared<Item>& gathered, int count) {
     if constexpr (kSlot < kSlots) {
-      const WordItem item = load_before<kSlot * kWarp>(gathered, this_lane(), count);
-      words_[kSlot] = item.word;
-      indices_[kSlot] = item.index;
+      const Item item = load_before<kSlot * kWarp>(gathered, this_lane(), count);
+      if constexpr (Row::kIndexed) {
+        words_[kSlot] = item;
+        indices_[kSlot] = Row::index_in(item);
+      } else {
+        words_[kSlot] = item.word;
+        indices_[kSlot] = item.index;
+      }
       load_from<kSlot + 1>(gathered, count);
     }
   }
@@ -167,10 +175,15 @@ class Places {
     total_ = 0;  // of the rounds so far
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
-      uint32_t both = 0;
-      before_[w] = team.sum_before(before_[w], both);
-      before_[w] += total_ * 0x10001u + (both << 16);
-      total_ += (both & 0xffff) + (both >> 16);
+      uint32_t sum = 0;
+      before_[w] = team.sum_before(before_[w], sum);
+      if (2 * w + 1 < Row::kPacks) {
+        before_[w] += total_ * 0x10001u + (sum << 16);
+        total_ += (sum & 0xffff) + (sum >> 16);
+      } else {
+        before_[w] += total_;
+        total_ += sum;
+      }
     }
   }
 
@@ -178,6 +191,7 @@ class Places {
 
   // Of the thread's first in a round.
   RTOPK_DEVICE int of(unsigned round) const {
+    if (round + 1 == Row::kPacks && round % 2 == 0) return int(before_[round / 2]);
     return int(round % 2 ? before_[round / 2] >> 16 : before_[round / 2] & 0xffff);
   }
 
@@ -201,23 +215,32 @@ RTOPK_DEVICE bool select_quickly(Row& row, Team& team, const SearchPlan& plan, c
     threshold = descent.met() ^ quick.turn;
   };
   find_threshold();
-  if (unlikely(team.any(!row.trusts(threshold)))) {  // which is the same in all lanes
+  if (unlikely(!row.trusts(threshold))) {
     row.order_signs();
     find_threshold();
   }
-  if (unlikely(quick.early) && __popc(lanes_from(maximum, threshold)) != quick.reach) return false;
+  if (unlikely(quick.early)) {
+    if (__popc(lanes_from(maximum, threshold)) != quick.reach) return false;
+    threshold &= int32_t(~Row::kIndexMask);  // the search knows keys only
+  }
   const Places<Row> places(row, team, threshold);
   const int over = places.total() - plan.k;
   if (unlikely(unsigned(over) > unsigned(quick.spare))) return false;
-  const Shared<WordItem> items(size_t(stage), kSlots * kWarp);
+  const Shared<typename Survivors<kSlots, Row>::Item> items(size_t(stage), kSlots * kWarp);
   team.sync();  // with those who still use what was there
   row.each_pack([&](unsigned round, unsigned first, const int32_t (&words)[Row::kPack]) {
-    Appender<WordItem> appender(items, places.of(round));
+    Appender<typename Survivors<kSlots, Row>::Item> appender(items, places.of(round));
 #pragma unroll
-    for (int j = 0; j < Row::kPack; ++j) appender.append_if_at_least(words[j], int32_t(first + j), threshold);
+    for (int j = 0; j < Row::kPack; ++j) {
+      if constexpr (Row::kIndexed) {
+        appender.append_if_at_least(words[j], threshold);
+      } else {
+        appender.append_if_at_least(words[j], int32_t(first + j), threshold);
+      }
+    }
   });
   team.sync();
-  Survivors<kSlots> survivors;
+  Survivors<kSlots, Row> survivors;
   survivors.load(items, places.total());
 #pragma unroll 1
   for (int more = over * quick.stride >> 8; more > 0; more -= 2) {

@@ -90,7 +90,7 @@ struct PairSink {
     template <class Row, class Survivors>
     RTOPK_DEVICE void take_bits(const Row&, const Survivors& survivors) {
       survivors.each([&](unsigned i, int32_t word, int32_t index) {
-        store_if_at_least(word, survivors.last(), results_.values, Bits(word), results_.indices, index, i);
+        store_if_at_least(word, survivors.last(), results_.values, Row::bits_of(word), results_.indices, index, i);
       });
     }
 
@@ -188,14 +188,14 @@ struct MaskSink {
       store_run(mask_, first, n_, packed_, flags);
     }
 
-    // The selected elements of a row, all of them from the last of the survivors up (quick.cuh).
+    // The selected elements of a row, those from the last of the survivors up (quick.cuh).
     template <class Row, class Survivors>
     RTOPK_DEVICE void take_bits(const Row& row, const Survivors& survivors) {
-      row.each_pack([&](unsigned, unsigned first, const typename Row::Word(&words)[kPack]) {
-        WordOf<Bits> keys[kPack];
+      row.each_pack([&](unsigned, unsigned first, const int32_t (&words)[kPack]) {
+        Pack<uint8_t, kPack> flags;
 #pragma unroll
-        for (int j = 0; j < kPack; ++j) keys[j] = Row::key_of(words[j]);
-        take_from(first, Row::key_of(survivors.last()), 0, keys);
+        for (int j = 0; j < kPack; ++j) flags.at[j] = uint8_t(words[j] >= survivors.last());
+        store_run(mask_, first, n_, packed_, flags);
       });
     }
     template <class Row, class Survivors>
@@ -244,14 +244,14 @@ struct DenseSink {
       take_where(first, keys, [&](int j) { return keys[j] >= lo; });
     }
 
-    // The selected elements of a row, all of them from the last of the survivors up (quick.cuh).
+    // The selected elements of a row, those from the last of the survivors up (quick.cuh).
     template <class Row, class Survivors>
     RTOPK_DEVICE void take_bits(const Row& row, const Survivors& survivors) {
-      row.each_pack([&](unsigned, unsigned first, const typename Row::Word(&words)[kPack]) {
+      row.each_pack([&](unsigned, unsigned first, const int32_t (&words)[kPack]) {
         WordOf<Bits> keys[kPack];
 #pragma unroll
         for (int j = 0; j < kPack; ++j) keys[j] = Row::key_of(words[j]);
-        take_from(first, Row::key_of(survivors.last()), 0, keys);
+        take_where(first, keys, [&](int j) { return words[j] >= survivors.last(); });
       });
     }
     template <class Row, class Survivors>

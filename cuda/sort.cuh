@@ -13,20 +13,21 @@ RTOPK_DEVICE void put_in_order(Word& a, Word& b, bool descending) {
   b = descending ? least : largest;
 }
 
-// Sorts a thread's words, largest first: Batcher's odd-even merges.
-template <class Word, int kEach>
+// Sorts a thread's words, largest first: Batcher's odd-even merges, of runs of kHalf words, by steps of kDistance.
+template <int kHalf = 1, int kDistance = kHalf, class Word, int kEach>
 RTOPK_DEVICE void sort_own(Word (&words)[kEach]) {
+  if constexpr (kHalf < kEach) {
 #pragma unroll
-  for (int half = 1; half < kEach; half *= 2) {
-#pragma unroll
-    for (int distance = half; distance > 0; distance /= 2) {
-#pragma unroll
-      for (int slot = 0; slot + distance < kEach; ++slot) {
-        const int place = slot - distance % half;  // what a step leaves out, it has put in order before
-        if (place < 0 || place / distance % 2 != 0) continue;
-        if (slot / (2 * half) == (slot + distance) / (2 * half))
-          put_in_order(words[slot], words[slot + distance], true);
-      }
+    for (int slot = 0; slot + kDistance < kEach; ++slot) {
+      const int place = slot - kDistance % kHalf;  // those before it were put in order by the steps before
+      const bool compared = place >= 0 && place / kDistance % 2 == 0;
+      const bool in_one_merge = slot / (2 * kHalf) == (slot + kDistance) / (2 * kHalf);
+      if (compared && in_one_merge) put_in_order(words[slot], words[slot + kDistance], true);
+    }
+    if constexpr (kDistance > 1) {
+      sort_own<kHalf, kDistance / 2>(words);
+    } else {
+      sort_own<2 * kHalf>(words);
     }
   }
 }
@@ -87,7 +88,7 @@ RTOPK_DEVICE void sort_descending(Word (&words)[kEach]) {
   const bool ascending = (this_lane() & 1) != 0;
   if constexpr (kComplements<kEach>) {
     complement_if(ascending, words);
-    sort_own(words);
+    sort_own<>(words);
   } else if constexpr (kEach == 2) {
     put_in_order(words[0], words[1], !ascending);
   }

@@ -72,7 +72,7 @@ def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> La
         lanes = min(max(min(wanted, 32 * chunk * item_bytes // 16), 2), 32)
         packs = size // pack // lanes
         name = f"select_in_warpI{letter}Li{lanes}ELi{packs}ELi{pack // chunk}E{sink}"
-        slots = (2 if packs * pack <= 8 else 4) if lanes == 32 and item_bytes == 4 else 0
+        slots = (2 if packs * pack <= 8 else 4) if lanes == 32 and item_bytes in (2, 4) else 0
         team_bytes = max(8 * WARP * slots, (4 * RESOLVED + staged + 15) // 16 * 16)
         return Launch(name, WARP_BLOCK, lanes, packs, pack // chunk, team_bytes, slots)
     threads, keys = (256, 16) if n <= 256 * 16 else (512, 32)
