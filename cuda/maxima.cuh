@@ -12,7 +12,7 @@ namespace jax_rtopk::cuda {
 template <int kChunks, int kLanes, class Word, int kSets, int kPack, int kEach>
 RTOPK_DEVICE void meet_in_groups(Word (&sampled)[kSets][kPack], Word (&maxima)[kEach]) {
   constexpr int kChunk = kPack / kChunks, kShift = kGroups / kPack;
-  if constexpr (kEach == 1 && kLanes == kWarp) {
+  if constexpr (kEach == 1 && kLanes == kWarp && kPack <= 8) {  // of 16, the compiler would not unroll the loops
     // Places that are half a chunk apart meet first, then those a quarter apart, and so on.
 #pragma unroll
     for (int half = kChunk / 2; half > 0; half /= 2) {
