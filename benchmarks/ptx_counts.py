@@ -18,7 +18,7 @@ import numpy as np
 from sections import ROOT
 
 sys.path.insert(0, str(ROOT / "tests"))
-from cuda_policy import Launch, launch_of
+from cuda_policy import WARP, Launch, QuickPlan, launch_of
 from row_kinds import make_rows
 from search_spec import SearchPlan
 
@@ -55,7 +55,7 @@ class Interpreter:
         launch = launch_of(case.n, case.k, case.item_bytes, is_sorted=case.is_sorted)
         values, indices = np.zeros((rows, case.k), bits.dtype), np.zeros((rows, case.k), np.int32)
         sink = self._ptxrun.Struct(values, indices, np.int32(case.k), np.int32(case.k), np.bool_(case.is_sorted))
-        arguments = [self._task(case, bits), sink, np.int32(launch.team_bytes)]
+        arguments = [self._task(case, bits, launch), sink, np.int32(launch.team_bytes)]
         stats = self._kernel(launch, case.item_bytes).launch(
             1, launch.threads, arguments, shared_bytes=launch.shared_bytes
         )
@@ -66,18 +66,30 @@ class Interpreter:
             np.testing.assert_array_equal(values, np.take_along_axis(bits, expected, axis=1))
         return stats.warp_instructions / rows
 
-    def _task(self, case: Case, bits: np.ndarray) -> object:
+    def _task(self, case: Case, bits: np.ndarray, launch: Launch) -> object:
         """The kernels' Task."""
         plan = SearchPlan.make(case.n, case.k, case.item_bytes)
         integers = (plan.n, plan.k, plan.groups, plan.chunk, plan.sampled, plan.step)
         deviation = np.float32(0)  # the last of SearchPlan; no kernel reads it
         on_host = self._ptxrun.Struct(*map(np.int32, integers), plan.rank, plan.spread, plan.slope, deviation)
+        quick = QuickPlan.make(plan, WARP * launch.slots, early=case.max_iter is not None)
+        quickly = self._ptxrun.Struct(
+            np.int32(quick.place),
+            np.int32(quick.turn),
+            np.int32(quick.spare),
+            np.int32(quick.stride),
+            np.bool_(quick.early),
+            np.int32(quick.reach),
+        )
         # Of floats, the largest first.
         sign = bits.dtype.type(1 << (8 * case.item_bytes - 1))
         key_map = self._ptxrun.Struct(~sign, sign, bits.dtype.type(0))
+        swift = np.bool_(case.n == launch.lanes * launch.packs * 16 // case.item_bytes)
         packed = np.bool_(case.n * case.item_bytes % 16 == 0)
         passes = np.int32(case.max_iter or 2**31 - 1)
-        return self._ptxrun.Struct(bits, np.int64(len(bits)), on_host, passes, packed, key_map)
+        return self._ptxrun.Struct(
+            bits, np.int64(len(bits)), on_host, quickly, passes, packed, np.bool_(True), swift, key_map
+        )
 
     def _kernel(self, launch: Launch, item_bytes: int):
         if launch.name not in self._kernels:

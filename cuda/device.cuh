@@ -25,6 +25,26 @@
 
 namespace jax_rtopk::cuda {
 
+// What a branch is mostly about to do.
+RTOPK_DEVICE bool likely(bool condition) { return __builtin_expect(condition, true); }
+RTOPK_DEVICE bool unlikely(bool condition) { return __builtin_expect(condition, false); }
+
+// The value, of which the compiler does not know that it is the same: so that what is made of it is not prepared where
+// it is seldom needed.
+template <class Number>
+RTOPK_DEVICE Number unforeseen(Number value) {
+#if !defined(RTOPK_CUDA_EMULATOR)
+  if constexpr (std::is_same_v<Number, float>) {
+    asm volatile("" : "+f"(value));
+  } else if constexpr (sizeof value == 8) {
+    asm volatile("" : "+l"(value));
+  } else {
+    asm volatile("" : "+r"(value));
+  }
+#endif
+  return value;
+}
+
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kFullMask = 0xffffffffu;
 

@@ -19,6 +19,19 @@ RTOPK_DEVICE unsigned add_if_at_least(unsigned count, uint32_t a, uint32_t b) {
 }
 RTOPK_DEVICE unsigned add_if_at_least(unsigned count, uint64_t a, uint64_t b) { return count + unsigned(a >= b); }
 
+// count + (a >= b ? kUnit : 0).
+template <unsigned kUnit>
+RTOPK_DEVICE unsigned add_if_at_least(unsigned count, int32_t a, int32_t b) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return count + (a >= b ? kUnit : 0);
+#else
+  asm("{\n\t.reg .pred reached;\n\tsetp.ge.s32 reached, %1, %2;\n\t@reached add.u32 %0, %0, %3;\n\t}"
+      : "+r"(count)
+      : "r"(a), "r"(b), "n"(kUnit));
+  return count;
+#endif
+}
+
 // bits ^ (sign & spread), sign being all ones if the sign bit is set, else 0.
 RTOPK_DEVICE uint32_t spread_sign(uint32_t bits, uint32_t spread) {
   const auto sign = uint32_t(int32_t(bits) >> 31);
@@ -31,6 +44,18 @@ RTOPK_DEVICE uint32_t spread_sign(uint32_t bits, uint32_t spread) {
 #endif
 }
 
+// bits ^ (sign | 0x80000000), sign being as above: the key of a float where the largest come first.
+RTOPK_DEVICE uint32_t key_of_float(uint32_t bits) {
+  const auto sign = uint32_t(int32_t(bits) >> 31);
+#if defined(RTOPK_CUDA_EMULATOR)
+  return bits ^ (sign | 0x80000000u);
+#else
+  uint32_t key;
+  asm("lop3.b32 %0, %1, %2, 0x80000000, 0x1e;" : "=r"(key) : "r"(bits), "r"(sign));
+  return key;
+#endif
+}
+
 // In each half of a word all ones if its sign bit is set, else 0.
 RTOPK_DEVICE uint32_t signs_of_halves(uint32_t halves) {
 #if defined(RTOPK_CUDA_EMULATOR)
@@ -39,6 +64,26 @@ RTOPK_DEVICE uint32_t signs_of_halves(uint32_t halves) {
   uint32_t signs;  // copies of the sign of byte 3, and of byte 1; __byte_perm cannot: it ignores what asks for signs
   asm("prmt.b32 %0, %1, %1, 0xbb99;" : "=r"(signs) : "r"(halves));
   return signs;
+#endif
+}
+
+// A half of `halves` above the lower half of `lower`.
+RTOPK_DEVICE uint32_t under_half(uint32_t halves, int half, uint32_t lower) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return (half == 0 ? halves << 16 : halves & 0xffff0000u) | (lower & 0xffffu);
+#else
+  return __byte_perm(halves, lower, half == 0 ? 0x1054 : 0x3254);
+#endif
+}
+
+// a & ~b.
+RTOPK_DEVICE uint32_t and_not(uint32_t a, uint32_t b) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return a & ~b;
+#else
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, 0, 0x30;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
 #endif
 }
 
@@ -66,6 +111,20 @@ RTOPK_DEVICE Word from_lane(Word value, int lane) {
   }
 #endif
   return __shfl_sync(kFullMask, value, lane, kLanes);
+}
+
+// What the last of the run of kLanes lanes holds.
+template <int kLanes>
+RTOPK_DEVICE unsigned from_last_lane(unsigned value) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return __shfl_sync(kFullMask, value, kLanes - 1, kLanes);
+#else
+  unsigned received;
+  asm volatile("shfl.sync.idx.b32 %0, %1, %2, %3, 0xffffffff;"
+               : "=r"(received)
+               : "r"(value), "n"(kLanes - 1), "n"((kWarp - kLanes) << 8 | (kWarp - 1)));
+  return received;
+#endif
 }
 
 // What the lane holds whose number differs in the bits of `distance`, a constant less than kLanes.
@@ -110,13 +169,110 @@ struct alignas(2 * sizeof(Word)) Selected {
   }
 };
 
+// Which lanes of the warp hold a word that is not below `least`, a bit each.
+RTOPK_DEVICE unsigned lanes_from(int32_t word, int32_t least) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return __ballot_sync(kFullMask, word >= least);
+#else
+  unsigned lanes;  // the compiler would move the mask into a register
+  asm volatile("{\n\t.reg .pred from;\n\tsetp.ge.s32 from, %1, %2;\n\tvote.sync.ballot.b32 %0, from, 0xffffffff;\n\t}"
+               : "=r"(lanes)
+               : "r"(word), "r"(least));
+  return lanes;
+#endif
+}
+
+// How many of `lanes`, a bit each, come before this one.
+RTOPK_DEVICE int lanes_before_this(unsigned lanes) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return __popc(lanes & ((1u << threadIdx.x % kWarp) - 1));
+#else
+  unsigned before;
+  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(before));
+  return __popc(lanes & before);
+#endif
+}
+
+// The largest of the words that the lanes of a warp hold.
+RTOPK_DEVICE uint32_t largest_of_warp(uint32_t word) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return __reduce_max_sync(kFullMask, word);
+#else
+  uint32_t largest;  // the compiler would move the mask into a register
+  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(largest) : "r"(word));
+  return largest;
+#endif
+}
+
+// Stores values[i] and indices[i] where word >= least: without a branch.
+template <class Bits>
+RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Global<Bits>& values, uint32_t value,
+                                    const Global<int32_t>& indices, int32_t index, unsigned i) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  if (word < least) return;
+  values.store(i, Bits(value));
+  indices.store(i, index);
+#else
+  if constexpr (sizeof(Bits) == 4) {
+    asm volatile(
+        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %0, %1;\n\t@chosen st.global.u32 [%2], %3;\n\t"
+        "@chosen st.global.u32 [%4], %5;\n\t}" ::"r"(word),
+        "r"(least), "l"(values.address() + i), "r"(value), "l"(indices.address() + i), "r"(index)
+        : "memory");
+  } else {
+    asm volatile(
+        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %0, %1;\n\t@chosen st.global.u16 [%2], %3;\n\t"
+        "@chosen st.global.u32 [%4], %5;\n\t}" ::"r"(word),
+        "r"(least), "l"(values.address() + i), "r"(uint32_t(value)), "l"(indices.address() + i), "r"(index)
+        : "memory");
+  }
+#endif
+}
+
+// A word and what belongs to it.
+struct alignas(8) WordItem {
+  int32_t word, index;
+};
+
+// array[i + kOffset] if that is before `end`, else the least word: without a branch.
+template <int kOffset>
+RTOPK_DEVICE WordItem load_before(const Shared<WordItem>& array, int i, int end) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return i + kOffset < end ? array.load(i + kOffset) : WordItem{INT32_MIN, 0};
+#else
+  WordItem item;
+  asm volatile(
+      "{\n\t.reg .pred inside;\n\tsetp.lt.s32 inside, %3, %4;\n\tmov.b32 %0, 0x80000000;\n\t"
+      "@inside ld.shared.v2.u32 {%0, %1}, [%2 + %5];\n\t}"
+      : "=&r"(item.word), "=&r"(item.index)
+      : "r"(array.address(i)), "r"(i + kOffset), "r"(end), "n"(kOffset * 8)
+      : "memory");
+  return item;
+#endif
+}
+template <int kOffset>
+RTOPK_DEVICE int32_t load_before(const Shared<int32_t>& array, int i, int end) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return i + kOffset < end ? array.load(i + kOffset) : INT32_MIN;
+#else
+  int32_t word;
+  asm volatile(
+      "{\n\t.reg .pred inside;\n\tsetp.lt.s32 inside, %2, %3;\n\tmov.b32 %0, 0x80000000;\n\t"
+      "@inside ld.shared.u32 %0, [%1 + %4];\n\t}"
+      : "=&r"(word)
+      : "r"(array.address(i)), "r"(i + kOffset), "r"(end), "n"(kOffset * 4)
+      : "memory");
+  return word;
+#endif
+}
+
 // Appends a thread's choice to an array in shared memory, without a branch.
 template <class Item>
 class Appender {
  public:
   RTOPK_DEVICE Appender(const Shared<Item>& array, int place) : array_(array), place_(place) {
 #if !defined(RTOPK_CUDA_EMULATOR)
-    address_ = array.address(place);
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(address_) : "r"(place), "n"(sizeof(Item)), "r"(array.address(0)));
 #endif
   }
 
@@ -135,6 +291,32 @@ class Appender {
     }
 #endif
     if (key >= lo && key <= last) array_.store(place_++, key);
+  }
+
+  // A word that is not below `least`, with its index or by itself.
+  RTOPK_DEVICE void append_if_at_least(int32_t word, int32_t index, int32_t least) {
+#if defined(RTOPK_CUDA_EMULATOR)
+    if (word >= least) array_.store(place_++, Item{word, index});
+#else
+    asm volatile(
+        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %1, %3;\n\t@chosen st.shared.v2.u32 [%0], {%1, %2};\n\t"
+        "@chosen add.u32 %0, %0, 8;\n\t}"
+        : "+r"(address_)
+        : "r"(word), "r"(index), "r"(least)
+        : "memory");
+#endif
+  }
+  RTOPK_DEVICE void append_if_at_least(int32_t word, int32_t least) {
+#if defined(RTOPK_CUDA_EMULATOR)
+    if (word >= least) array_.store(place_++, word);
+#else
+    asm volatile(
+        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %1, %2;\n\t@chosen st.shared.u32 [%0], %1;\n\t"
+        "@chosen add.u32 %0, %0, 4;\n\t}"
+        : "+r"(address_)
+        : "r"(word), "r"(least)
+        : "memory");
+#endif
   }
 
   // An element whose key is not below lo.

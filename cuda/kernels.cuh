@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <climits>
 #include <string>
 
 #include "cuda/launch.h"
 #include "cuda/policy.h"
+#include "cuda/quick.cuh"
 #include "cuda/select_row.cuh"
 #include "cuda/sinks.cuh"
 #include "native/request.h"
@@ -18,12 +20,15 @@ struct Task {
   Global<const Bits> operand;
   int64_t rows;
   SearchPlan plan;
+  QuickPlan quick;
   int max_iter;
   bool packed;  // all rows start on sixteen bytes and end on a pack
+  bool plain;   // floats, the largest first
+  bool swift;   // and packed, and rows fill their lanes
   KeyMap<Bits> map;
 
   RTOPK_DEVICE RowView<Bits> view(int64_t row) const {
-    return {operand.part(row * plan.n, plan.n), unsigned(plan.n), packed, map};
+    return {operand.part(row * plan.n, plan.n), unsigned(plan.n), packed, map, plain};
   }
 };
 
@@ -35,21 +40,47 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
   using Team = WarpTeam<kLanes>;
   constexpr int kTeams = policy::kWarpsPerBlock * kWarp / kLanes;
   constexpr int kScratchBytes = kResolved * int(sizeof(WordOf<Bits>));
+  constexpr int kSlots = policy::kQuickSlots<kLanes, kPacks, int(sizeof(Bits))>;
   Team team;
-  const FirstPivots first_pivots(task.plan);
+  const auto rank = unforeseen(unsigned(team.rank()));
   const int scratch = int(threadIdx.x) / kLanes * team_bytes;
   // All teams of a warp go on together: one without a row of its own does another's once more, and stores nothing.
-  const int64_t first = int64_t(blockIdx.x) * kTeams, stride = int64_t(gridDim.x) * kTeams;
+  const int64_t first = int64_t(blockIdx.x) * kTeams, stride = unforeseen(int64_t(gridDim.x) * kTeams);
   // From one lane, so that the compiler knows that all go through the loop together. Else it would ask before every
   // exchange whether they do, and write each one twice.
   const int warp = __shfl_sync(kFullMask, this_warp(), 0);
   for (int64_t of_warp = first + warp * (kWarp / kLanes); of_warp < task.rows; of_warp += stride) {
     const int64_t mine = of_warp + this_lane() / kLanes;
-    const int64_t row = mine < task.rows ? mine : task.rows - 1;
+    int64_t row = mine < task.rows ? mine : task.rows - 1;
+    if constexpr (kSlots > 0) {
+      using Row = QuickRow<Bits, Team, kPacks, kChunks>;
+      Row held(rank);
+      if (likely(task.swift)) {
+        held.load_swiftly(task.view(row));
+      } else {
+        held.load(task.view(unforeseen(row)), team);
+      }
+      const auto found = [&](const Survivors<kSlots, Row>& survivors) {
+        const auto results_of = [&](int64_t row) {
+          return typename Sink::template OfRow<Team>(sink, row, task.view(row), scratch + kScratchBytes, true);
+        };
+        if (likely(held.has_bits() && sink.takes_bits())) {
+          results_of(row).take_bits(held, survivors);
+        } else {
+          results_of(unforeseen(row)).take_survivors(team, held, survivors);
+        }
+      };
+      if (task.quick.spare > 0 && select_quickly<kSlots>(held, team, task.plan, task.quick, scratch, found)) continue;
+      team.sync();  // with those who still load survivors
+      row = unforeseen(row);
+    }
+    SearchPlan plan = task.plan;
+    plan.k = unforeseen(plan.k);
+    plan.rank = unforeseen(plan.rank);
     const RowView<Bits> view = task.view(row);
     const RegisterRow<Bits, Team, kPacks, kChunks> held(view, team);
     typename Sink::template OfRow<Team> results(sink, row, view, scratch + kScratchBytes, mine < task.rows);
-    select_row(held, team, task.plan, first_pivots, task.max_iter, scratch, results);
+    select_row(held, team, plan, FirstPivots(plan), task.max_iter, scratch, results);
     results.finish(team);
   }
 }
@@ -112,9 +143,14 @@ class Launcher {
     constexpr int kLanes = policy::lanes(kSize, kChunk, sizeof(Bits));
     constexpr int kPacks = policy::packs(kSize, kChunk, sizeof(Bits));
     constexpr int kThreads = policy::kWarpsPerBlock * kWarp, kTeams = kThreads / kLanes;
-    const int team_bytes = (kResolved * int(sizeof(WordOf<Bits>)) + staged_bytes_ + 15) / 16 * 16;
+    constexpr int kSlots = policy::kQuickSlots<kLanes, kPacks, int(sizeof(Bits))>;
+    const int search_bytes = (kResolved * int(sizeof(WordOf<Bits>)) + staged_bytes_ + 15) / 16 * 16;
+    const int team_bytes = larger(kSlots * kWarp * int(sizeof(WordItem)), search_bytes);
+    Task<Bits> task = task_;
+    task.quick = QuickPlan::make(task.plan, task.max_iter != INT_MAX, kSlots * kWarp);
+    task.swift = task.plain && task.packed && task.plan.n == kPacks * kPack * kLanes;
     return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, kPack / kChunk, Sink>,
-                  blocks(task_.rows, kTeams, kThreads), kThreads, size_t(kTeams) * team_bytes, stream_, task_, sink_,
+                  blocks(task.rows, kTeams, kThreads), kThreads, size_t(kTeams) * team_bytes, stream_, task, sink_,
                   team_bytes);
   }
 
@@ -146,8 +182,11 @@ Task<Bits> task_of(const Request& request, const void* operand) {
   return {Global<const Bits>(data, request.rows * request.n),
           request.rows,
           SearchPlan::make(n, k, sizeof(Bits)),
+          QuickPlan{},
           request.most_passes(),
           starts_on(data, 16) && request.n % RowView<Bits>::kPack == 0,
+          request.kind == Kind::kFloat && request.largest && !request.by_magnitude,
+          false,
           KeyMap<Bits>::make(request.kind, !request.largest, request.by_magnitude)};
 }
 

@@ -8,6 +8,47 @@
 
 namespace jax_rtopk::cuda {
 
+// From the maxima of the places in a lane's packs, by sets of groups, to those of groups.
+template <int kChunks, int kLanes, class Word, int kSets, int kPack, int kEach>
+RTOPK_DEVICE void meet_in_groups(Word (&sampled)[kSets][kPack], Word (&maxima)[kEach]) {
+  constexpr int kChunk = kPack / kChunks, kShift = kGroups / kPack;
+  if constexpr (kEach == 1 && kLanes == kWarp && kPack <= 8) {  // of 16, the compiler would not unroll the loops
+    // Places that are half a chunk apart meet first, then those a quarter apart, and so on.
+#pragma unroll
+    for (int half = kChunk / 2; half > 0; half /= 2) {
+      const int lane = this_lane() + kWarp - kShift * half;  // a shuffle takes it modulo 32
+#pragma unroll
+      for (int place = 0; place < half; ++place)
+        sampled[0][place] = larger(sampled[0][place], from_lane<kLanes>(sampled[0][place + half], lane));
+    }
+    maxima[0] = sampled[0][0];
+  } else {
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        Word& maximum = maxima[set * kChunks + chunk];
+        maximum = sampled[set][chunk * kChunk];
+#pragma unroll
+        for (int place = 1; place < kChunk; ++place) {
+          constexpr int kTurns = kSets * kGroups;  // keeps what is subtracted from positive
+          const int sets = kShift * place / kLanes, lanes = kShift * place % kLanes;
+          const int j = chunk * kChunk + place;
+          const Word near = sampled[(set + kTurns - sets) % kSets][j];
+          if (lanes == 0) {
+            maximum = larger(maximum, near);
+            continue;
+          }
+          const Word far = sampled[(set + kTurns - sets - 1) % kSets][j];
+          const int lane = this_lane() % kLanes;
+          const Word sent = lane < kLanes - lanes ? near : far;
+          maximum = larger(maximum, from_lane<kLanes>(sent, (lane - lanes) & (kLanes - 1)));
+        }
+      }
+    }
+  }
+}
+
 // The sampled maximum of each of the kEach groups that this lane answers for, within its warp.
 //
 // The chunks of a row belong to the groups in turn. So a team's packs of one round hold a set of groups, of which each
@@ -17,52 +58,30 @@ template <int kEach, class Row, class Team>
 RTOPK_DEVICE void thread_maxima(const Row& row, const Team& team, const SearchPlan& plan,
                                 typename Row::Word (&maxima)[kEach]) {
   using Word = typename Row::Word;
-  constexpr int kChunks = Row::kChunks, kSets = kEach / kChunks, kChunk = Row::kPack / kChunks;
-  constexpr int kShift = kGroups / Row::kPack, kLanes = Team::kLanes;
-  Word sampled[kSets][Row::kPack];
+  constexpr int kSets = kEach / Row::kChunks, kChunk = Row::kPack / Row::kChunks;
+  constexpr Word kLeast = std::is_signed_v<Word> ? Word(Word(1) << (8 * sizeof(Word) - 1)) : Word(0);
+  const auto meet = [&](auto&& is_sampled) {
+    Word sampled[kSets][Row::kPack];
 #pragma unroll
-  for (int set = 0; set < kSets; ++set) {
+    for (int set = 0; set < kSets; ++set) {
 #pragma unroll
-    for (int j = 0; j < Row::kPack; ++j) sampled[set][j] = 0;
-  }
-  if (plan.sampled >= plan.n) {
-    row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
-#pragma unroll
-      for (int j = 0; j < Row::kPack; ++j) sampled[round % kSets][j] = larger(sampled[round % kSets][j], keys[j]);
-    });
-  } else {
+      for (int j = 0; j < Row::kPack; ++j) sampled[set][j] = kLeast;
+    }
     row.each_pack([&](unsigned round, unsigned, const Word(&keys)[Row::kPack]) {
       // Of place 0 in its group.
       const int position = int(round / kSets * Team::kWarps + unsigned(team.warp())) * kChunk;
 #pragma unroll
       for (int j = 0; j < Row::kPack; ++j) {
         Word& maximum = sampled[round % kSets][j];
-        if (plan.samples(position + j % kChunk)) maximum = larger(maximum, keys[j]);
+        if (is_sampled(position + j % kChunk)) maximum = larger(maximum, keys[j]);
       }
     });
-  }
-#pragma unroll
-  for (int set = 0; set < kSets; ++set) {
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      Word& maximum = maxima[set * kChunks + chunk];
-      maximum = sampled[set][chunk * kChunk];
-#pragma unroll
-      for (int place = 1; place < kChunk; ++place) {
-        constexpr int kTurns = kSets * kGroups;  // keeps what is subtracted from positive
-        const int sets = kShift * place / kLanes, lanes = kShift * place % kLanes;
-        const int j = chunk * kChunk + place;
-        const Word near = sampled[(set + kTurns - sets) % kSets][j];
-        if (lanes == 0) {
-          maximum = larger(maximum, near);
-          continue;
-        }
-        const Word far = sampled[(set + kTurns - sets - 1) % kSets][j];
-        const int lane = this_lane() % kLanes;
-        const Word sent = lane < kLanes - lanes ? near : far;
-        maximum = larger(maximum, from_lane<kLanes>(sent, (lane - lanes) & (kLanes - 1)));
-      }
-    }
+    meet_in_groups<Row::kChunks, Team::kLanes>(sampled, maxima);
+  };
+  if (likely(plan.sampled >= plan.n)) {
+    meet([](int) { return true; });
+  } else {
+    meet([&](int position) { return plan.samples(position); });
   }
 }
 

@@ -48,6 +48,11 @@ constexpr int packs(int size, int chunk, int item_bytes) {
   return size * item_bytes / 16 / lanes(size, chunk, item_bytes);
 }
 
+// Survivors of the quick way (quick.cuh) that a lane takes; 0: rows do not go it.
+template <int lanes, int packs, int item_bytes>
+inline constexpr int kQuickSlots =
+    lanes == 32 && (item_bytes == 2 || item_bytes == 4) ? (packs * 16 / item_bytes <= 8 ? 2 : 4) : 0;
+
 // How many blocks of them a multiprocessor is to hold at least: as many as its registers allow without spilling, by how
 // many a lane needs for its keys, of `packs` packs, and for the `held` elements of its sink.
 constexpr int blocks_in_warps(int packs, int held, int item_bytes) {

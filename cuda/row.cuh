@@ -21,6 +21,7 @@ struct RowView {
   unsigned n;
   bool packed;  // starts on sixteen bytes and ends on a pack
   KeyMap<Bits> map;
+  bool plain = false;  // floats, the largest first
 
   // Elements first, first + 1, ...; zeros beyond the end.
   RTOPK_DEVICE Pack<Bits> load(unsigned first) const {
@@ -28,6 +29,7 @@ struct RowView {
     if (packed) {
       if (first < n) bits = data.load_pack(first);
     } else {
+      first = unforeseen(first);
 #pragma unroll
       for (int j = 0; j < kPack; ++j) bits.at[j] = first + j < n ? data.load(first + j) : Bits(0);
     }
@@ -75,10 +77,10 @@ RTOPK_DEVICE void keys_of(const KeyMap<Bits>& map, const Pack<Bits, kCount>& bit
 }
 
 // A row in registers: at most kPacks packs a thread, of `chunks` chunks each (SearchPlan).
-template <class Bits, class Team, int kPacks, int chunks = 1>
+template <class Bits, class Team, int packs, int chunks = 1>
 class RegisterRow {
  public:
-  static constexpr int kChunks = chunks;
+  static constexpr int kPacks = packs, kChunks = chunks;
   using View = RowView<Bits>;
   using Word = WordOf<Bits>;
   static constexpr int kPack = View::kPack;
@@ -90,8 +92,16 @@ class RegisterRow {
       Pack<Bits> bits[kPacks];  // all loads before the first use, so that they are under way together
 #pragma unroll
       for (int s = 0; s < kPacks; ++s) bits[s] = view.data.load_pack(first_of(s));
+      if (sizeof(Bits) == 4 && view.plain) {
 #pragma unroll
-      for (int s = 0; s < kPacks; ++s) keys_of(view.map, bits[s], keys_[s]);
+        for (int s = 0; s < kPacks; ++s) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) keys_[s][j] = key_of_float(uint32_t(bits[s].at[j]));
+        }
+      } else {
+#pragma unroll
+        for (int s = 0; s < kPacks; ++s) keys_of(view.map, bits[s], keys_[s]);
+      }
     } else {
 #pragma unroll
       for (int s = 0; s < kPacks; ++s) {

@@ -43,6 +43,9 @@ struct PairSink {
   int room;  // of the stage: places in shared memory where a row's results meet, to be sorted, and stored coalesced
   bool sorted;
 
+  // Is it enough to take bits where there are some?
+  RTOPK_DEVICE bool takes_bits() const { return !sorted; }
+
   template <class Team>
   class OfRow {
    public:
@@ -81,6 +84,24 @@ struct PairSink {
         for (int j = 0; j < RowView<Bits>::kPack; ++j) chosen |= unsigned(keys[j] >= lo) << j;
         take(first, chosen, before, keys);
       }
+    }
+
+    // The selected survivors of a row (quick.cuh) whose words are their bits, in order of index.
+    template <class Row, class Survivors>
+    RTOPK_DEVICE void take_bits(const Row&, const Survivors& survivors) {
+      survivors.each([&](unsigned i, int32_t word, int32_t index) {
+        store_if_at_least(word, survivors.last(), results_.values, Row::bits_of(word), results_.indices, index, i);
+      });
+    }
+
+    // The same of any row, in any order.
+    template <class Row, class Survivors>
+    RTOPK_DEVICE void take_survivors(Team& team, const Row&, const Survivors& survivors) {
+      team.sync();  // with those who still load survivors
+      survivors.each([&](unsigned i, int32_t word, int32_t index) {
+        if (word >= survivors.last()) stage_.save(i, {Row::key_of(word), index});
+      });
+      finish(team);
     }
 
     RTOPK_DEVICE void finish(Team& team) {
@@ -139,6 +160,8 @@ template <class Bits>
 struct MaskSink {
   static constexpr int kHeld = 0;
 
+  RTOPK_DEVICE bool takes_bits() const { return true; }
+
   Global<uint8_t> mask;
   bool packed;  // as the operand's, for the flags of a pack
 
@@ -165,6 +188,21 @@ struct MaskSink {
       store_run(mask_, first, n_, packed_, flags);
     }
 
+    // The selected elements of a row, those from the last of the survivors up (quick.cuh).
+    template <class Row, class Survivors>
+    RTOPK_DEVICE void take_bits(const Row& row, const Survivors& survivors) {
+      row.each_pack([&](unsigned, unsigned first, const int32_t (&words)[kPack]) {
+        Pack<uint8_t, kPack> flags;
+#pragma unroll
+        for (int j = 0; j < kPack; ++j) flags.at[j] = uint8_t(words[j] >= survivors.last());
+        store_run(mask_, first, n_, packed_, flags);
+      });
+    }
+    template <class Row, class Survivors>
+    RTOPK_DEVICE void take_survivors(Team&, const Row& row, const Survivors& survivors) {
+      take_bits(row, survivors);
+    }
+
     RTOPK_DEVICE void finish(Team&) {}
 
    private:
@@ -178,6 +216,8 @@ struct MaskSink {
 template <class Bits>
 struct DenseSink {
   static constexpr int kHeld = 16 / sizeof(Bits);
+
+  RTOPK_DEVICE bool takes_bits() const { return true; }
 
   Global<Bits> dense;
   bool packed;
@@ -202,6 +242,21 @@ struct DenseSink {
 
     RTOPK_DEVICE void take_from(unsigned first, WordOf<Bits> lo, int, const WordOf<Bits> (&keys)[kPack]) {
       take_where(first, keys, [&](int j) { return keys[j] >= lo; });
+    }
+
+    // The selected elements of a row, those from the last of the survivors up (quick.cuh).
+    template <class Row, class Survivors>
+    RTOPK_DEVICE void take_bits(const Row& row, const Survivors& survivors) {
+      row.each_pack([&](unsigned, unsigned first, const int32_t (&words)[kPack]) {
+        WordOf<Bits> keys[kPack];
+#pragma unroll
+        for (int j = 0; j < kPack; ++j) keys[j] = Row::key_of(words[j]);
+        take_where(first, keys, [&](int j) { return words[j] >= survivors.last(); });
+      });
+    }
+    template <class Row, class Survivors>
+    RTOPK_DEVICE void take_survivors(Team&, const Row& row, const Survivors& survivors) {
+      take_bits(row, survivors);
     }
 
     RTOPK_DEVICE void finish(Team&) {}

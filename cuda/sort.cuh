@@ -6,37 +6,93 @@
 
 namespace jax_rtopk::cuda {
 
-// One step of the network below: elements kDistance apart, in runs of kSize.
-template <int kLanes, int kSize, int kDistance, class Word, int kEach>
-RTOPK_DEVICE void sort_step(Word (&words)[kEach]) {
-  const int base = this_lane() % kLanes * kEach;
+template <class Word>
+RTOPK_DEVICE void put_in_order(Word& a, Word& b, bool descending) {
+  const Word largest = larger(a, b), least = smaller(a, b);
+  a = descending ? largest : least;
+  b = descending ? least : largest;
+}
+
+// Sorts a thread's words, largest first: Batcher's odd-even merges, of runs of kHalf words, by steps of kDistance.
+template <int kHalf = 1, int kDistance = kHalf, class Word, int kEach>
+RTOPK_DEVICE void sort_own(Word (&words)[kEach]) {
+  if constexpr (kHalf < kEach) {
 #pragma unroll
-  for (int slot = 0; slot < kEach; ++slot) {
-    const bool descending = ((base + slot) & kSize) == 0;
-    if constexpr (kDistance >= kEach) {
-      const bool first = ((base + slot) & kDistance) == 0;
-      const Word other = from_partner<kLanes, kDistance / kEach>(words[slot]);
-      words[slot] = first == descending ? larger(words[slot], other) : smaller(words[slot], other);
-    } else if ((slot & kDistance) == 0) {
-      const Word a = words[slot], b = words[slot + kDistance];
-      words[slot] = descending ? larger(a, b) : smaller(a, b);
-      words[slot + kDistance] = descending ? smaller(a, b) : larger(a, b);
+    for (int slot = 0; slot + kDistance < kEach; ++slot) {
+      const int place = slot - kDistance % kHalf;  // those before it were put in order by the steps before
+      const bool compared = place >= 0 && place / kDistance % 2 == 0;
+      const bool in_one_merge = slot / (2 * kHalf) == (slot + kDistance) / (2 * kHalf);
+      if (compared && in_one_merge) put_in_order(words[slot], words[slot + kDistance], true);
+    }
+    if constexpr (kDistance > 1) {
+      sort_own<kHalf, kDistance / 2>(words);
+    } else {
+      sort_own<2 * kHalf>(words);
     }
   }
 }
 
-// Sorts kEach * kLanes words of a team, largest first; word i is slot i % kEach of lane i / kEach. A bitonic network:
-// distances below kEach stay in a lane.
-template <int kLanes, int kSize = 2, int kDistance = 1, class Word, int kEach>
-RTOPK_DEVICE void sort_descending(Word (&words)[kEach]) {
-  if constexpr (kSize <= kLanes * kEach) {
-    sort_step<kLanes, kSize, kDistance>(words);
-    if constexpr (kDistance > 1) {
-      sort_descending<kLanes, kSize, kDistance / 2>(words);
+// Steps of a bitonic network: puts what lies kDistance apart in order, then half of it, and so on.
+template <int kLanes, int kDistance, class Word, int kEach>
+RTOPK_DEVICE void merge_bitonic(Word (&words)[kEach], bool descending) {
+  if constexpr (kDistance > 0) {
+    if constexpr (kDistance >= kEach) {
+      const bool first = (this_lane() & kDistance / kEach) == 0;
+#pragma unroll
+      for (int slot = 0; slot < kEach; ++slot) {
+        const Word other = from_partner<kLanes, kDistance / kEach>(words[slot]);
+        words[slot] = first == descending ? larger(words[slot], other) : smaller(words[slot], other);
+      }
     } else {
-      sort_descending<kLanes, 2 * kSize, kSize>(words);
+#pragma unroll
+      for (int slot = 0; slot < kEach; ++slot)
+        if ((slot & kDistance) == 0) put_in_order(words[slot], words[slot + kDistance], descending);
     }
+    merge_bitonic<kLanes, kDistance / 2>(words, descending);
   }
+}
+
+// Words of one lane are put in descending order, and in every other lane their complements: so all lanes do the same.
+// Not worth its while for one or two of them.
+template <int kEach>
+inline constexpr bool kComplements = kEach > 2;
+
+template <class Word, int kEach>
+RTOPK_DEVICE void complement_if(bool asked, Word (&words)[kEach]) {
+  const Word turn = asked ? ~Word(0) : Word(0);
+#pragma unroll
+  for (int slot = 0; slot < kEach; ++slot) words[slot] ^= turn;
+}
+
+// Goes on with sorted runs of kSize / 2 words, every other one of which is in ascending order.
+template <int kLanes, int kSize, class Word, int kEach>
+RTOPK_DEVICE void merge_runs(Word (&words)[kEach]) {
+  if constexpr (kSize <= kLanes * kEach) {
+    constexpr int kRun = kSize / kEach;  // lanes of a run that this makes
+    const bool ascending = kRun < kLanes && (this_lane() & kRun) != 0;
+    if constexpr (kComplements<kEach>) {
+      const bool was_ascending = (this_lane() & kRun / 2) != 0;
+      complement_if(was_ascending != ascending, words);
+      merge_bitonic<kLanes, kSize / 2>(words, true);
+    } else {
+      merge_bitonic<kLanes, kSize / 2>(words, !ascending);
+    }
+    merge_runs<kLanes, 2 * kSize>(words);
+  }
+}
+
+// Sorts kEach * kLanes words of a team, largest first; word i is slot i % kEach of lane i / kEach. A bitonic network
+// between lanes.
+template <int kLanes, class Word, int kEach>
+RTOPK_DEVICE void sort_descending(Word (&words)[kEach]) {
+  const bool ascending = (this_lane() & 1) != 0;
+  if constexpr (kComplements<kEach>) {
+    complement_if(ascending, words);
+    sort_own<>(words);
+  } else if constexpr (kEach == 2) {
+    put_in_order(words[0], words[1], !ascending);
+  }
+  merge_runs<kLanes, 2 * kEach>(words);
 }
 
 // An element of a row of at most policy::warp_row_max as one word, the larger the earlier: for keys that leave room for

@@ -52,7 +52,7 @@ class WarpTeam {
   // The sum over the threads before this one; `total` becomes the sum over all.
   RTOPK_DEVICE unsigned sum_before(unsigned value, unsigned& total) {
     const unsigned upto = sum_upto<1>(value);
-    total = from_lane<kLanes>(upto, kLanes - 1);
+    total = from_last_lane<kLanes>(upto);
     return upto - value;
   }
 

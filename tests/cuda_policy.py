@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from search_spec import RESOLVED, SearchPlan
+import numpy as np
+from search_spec import GROUPS, RESOLVED, SearchPlan
 
 WARP = 32
 WARP_BLOCK = 4 * WARP  # threads of a block whose warps have rows of their own
@@ -26,10 +27,37 @@ class Launch:
     packs: int  # of 16 bytes that a thread holds; 0: the row stays in memory
     chunks: int  # a pack (SearchPlan)
     team_bytes: int  # shared memory for each row that a block has at a time
+    slots: int = 0  # survivors of the quick way that a lane takes; 0: rows do not go it
 
     @property
     def shared_bytes(self) -> int:
         return self.threads // self.lanes * self.team_bytes
+
+
+@dataclass(frozen=True)
+class QuickPlan:
+    """QuickPlan of cuda/quick_plan.h."""
+
+    place: int
+    turn: int
+    spare: int
+    stride: int
+    early: bool
+    reach: int
+
+    @staticmethod
+    def make(plan: SearchPlan, room: int, *, early: bool) -> QuickPlan:
+        index = int(np.clip(plan.rank + plan.spread, 0, plan.groups - 1))
+        ascending = index >= GROUPS // 2
+        most = min(room, RESOLVED) if early else room
+        return QuickPlan(
+            place=GROUPS - index if ascending else index + 1,
+            turn=2**31 - 1 if ascending else -(2**31),
+            spare=most - plan.k if plan.groups == GROUPS and plan.k < most else 0,
+            stride=int(np.float32(0.8) * 256 * plan.slope) * ascending,
+            early=early,
+            reach=index + 1,
+        )
 
 
 def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> Launch:
@@ -44,7 +72,9 @@ def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> La
         lanes = min(max(min(wanted, 32 * chunk * item_bytes // 16), 2), 32)
         packs = size // pack // lanes
         name = f"select_in_warpI{letter}Li{lanes}ELi{packs}ELi{pack // chunk}E{sink}"
-        return Launch(name, WARP_BLOCK, lanes, packs, pack // chunk, (4 * RESOLVED + staged + 15) // 16 * 16)
+        slots = (2 if packs * pack <= 8 else 4) if lanes == 32 and item_bytes in (2, 4) else 0
+        team_bytes = max(8 * WARP * slots, (4 * RESOLVED + staged + 15) // 16 * 16)
+        return Launch(name, WARP_BLOCK, lanes, packs, pack // chunk, team_bytes, slots)
     threads, keys = (256, 16) if n <= 256 * 16 else (512, 32)
     team = f"NS0_9BlockTeamILi{threads}EEE"
     if n <= threads * keys:

@@ -64,3 +64,18 @@ def test_ties_across_the_boundary(backend, n, kind):
 def test_more_rows_than_are_held_at_a_time(backend, rows, n, k):
     x = np.random.default_rng(rows).standard_normal((rows, n)).astype(np.float32)
     assert_selects(backend, x, k, None)
+
+
+def rows_of_one_sign_and_of_both(n):
+    """Rows whose k-th largest element is positive, negative, or one of several that are equal, at any k < n / 2."""
+    x = np.random.default_rng(n).standard_normal((4, n)).astype(np.float32)
+    near = np.round(x * 4) / 4 + 0.0
+    tied = np.where(x > np.quantile(x, 0.9), x, 0.25)
+    return np.concatenate([x, -np.abs(x), np.abs(x) - 2.5, x - 1, near, tied, -near, np.sort(x, axis=1)])
+
+
+@pytest.mark.parametrize("max_iter", [None, 1])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize(("n", "k"), [(256, 1), (256, 32), (256, 60), (512, 40), (1024, 64), (1024, 120)])
+def test_rows_that_fill_a_warp(backend, n, k, dtype, max_iter):
+    assert_selects(backend, rows_of_one_sign_and_of_both(n).astype(dtype), k, max_iter)
