@@ -12,6 +12,7 @@ import json
 
 from plotting import GREY, OTHER, OURS, RESULTS, plt, save
 from sections import README, write_section
+from summary import described
 
 LIBRARIES = {  # in the order and the looks of the plots: label, marker, colour
     "jax_rtopk": ("jax_rtopk", "o", OURS),
@@ -103,8 +104,7 @@ def table_text(machine: dict, cases: list[dict]) -> str:
         others = ("lax.top_k", "torch", "np.argpartition", "read floor")
         ratios = [times_text(ms[name] / ms["jax_rtopk"]) if name in ms else "" for name in others]
         lines.append("| " + " | ".join([shape_of(case), mode_of(case), f"{ms['jax_rtopk']:.3g}", *ratios]) + " |")
-    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if name != "jaxlib")
-    return "\n".join([*lines, "", f"{machine['cpu']}, {machine['simd']}, {machine['cores']} cores; {versions}."])
+    return "\n".join([*lines, "", described(machine)])
 
 
 def main() -> None:

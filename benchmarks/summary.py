@@ -24,3 +24,9 @@ def installed(*packages: str) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def described(machine: dict) -> str:
+    """What a table says of the machine that it was measured on."""
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if name != "jaxlib")
+    return f"{machine['cpu']}, {machine['simd']}, {machine['cores']} cores; {versions}."
