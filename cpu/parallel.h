@@ -27,8 +27,8 @@ class Parallel {
 
   int64_t threads() const { return threads_; }
 
-  // Calls task(i) for every i in [0, tasks), in any order and on any thread, and returns when all have returned. `task`
-  // must not throw.
+  // Calls task(i) for every i in [0, tasks), in any order and on any thread, and returns when all have returned; if one
+  // has thrown, by throwing the same.
   template <class F>
   void run(int64_t tasks, F&& task) {
     const int64_t workers = std::min(threads_, tasks);

@@ -78,11 +78,11 @@ class CSRGraph(NamedTuple):
         num_targets = check_count(name, "num_nodes", num_nodes)
         num_sources = num_targets if num_sources is None else check_count(name, "num_sources", num_sources)
         weight = None if weights is None else check_floats(name, "weights", weights, ("edges",))
-        shapes = {array.shape for array in (source, target, weight) if array is not None}
-        if len(shapes) > 1:
+        lengths = [array.shape[0] for array in (source, target, weight) if array is not None]
+        if len(set(lengths)) > 1:
             raise ValueError(
-                f"{name}: sources, targets and weights must be of the same length, got "
-                f"{', '.join(str(shape[0]) for shape in shapes)}."
+                f"{name}: sources, targets and weights must be of the same length, one element an edge, got lengths "
+                f"{', '.join(map(str, lengths))}. Leave weights out where each edge counts 1."
             )
         order, indptr = grouped(target, num_targets)
         neighbors = source[order]

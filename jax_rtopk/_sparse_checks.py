@@ -30,8 +30,8 @@ def _array(name: str, argument: str, value: Any, dtypes: frozenset[Any], names: 
     check_is_array(name, argument, value)
     try:
         dtype = jax.typeof(value).dtype
-    except TypeError:  # JAX has no such dtype
-        dtype = value.dtype
+    except (TypeError, OverflowError):  # JAX has no such dtype
+        dtype = np.asarray(value).dtype
     if dtype not in dtypes:
         raise TypeError(
             f"{name}: {argument} must be of dtype {names}, got {dtype}. Convert it first, with {argument}.astype."

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -162,12 +163,12 @@ def _weight_of(_values: Any, rows: Any, _indices: Any, n: Any) -> Any:
 def _batch_by_rows(
     primitive: Primitive, operation: Operation, operands: Sequence[Any], dims: Sequence[int | None], **params: Any
 ) -> tuple[Any, int]:
-    """A batch of rows is more rows; each weight of a batch gets rows of its own in one larger weight."""
+    """A batch of rows is more rows; each weight of a batch gets rows of its own in a larger one."""
     size = next(operand.shape[dim] for operand, dim in zip(operands, dims, strict=True) if dim is not None)
     weight = operation.given().index(_WEIGHT) if operation.made != _WEIGHT else None
     n = params["n"]
     separate = weight is None or dims[weight] is not None
-    if separate and size * n > MAX_LENGTH:
+    if separate and (jax.export.is_symbolic_dim(size * n) or size * n > MAX_LENGTH):
         return _batch_by_loop(primitive, operation, operands, dims, **params)
     fronts = _in_front(operands, dims)
     for i, dim in enumerate(dims):

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from jax_rtopk._compat import vary_alike
+from jax_rtopk._grouping import how_many_below
 
 
 def gather_sum(values: jax.Array, weight: jax.Array, indices: jax.Array, *, n: Any) -> jax.Array:
@@ -157,7 +158,7 @@ def _take(weight: jax.Array, index: jax.Array, n: Any) -> jax.Array:
 def _edges(indptr: jax.Array, neighbors: jax.Array, indices: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Of each edge the node it leads to, the one it comes from, and whether there are both."""
     edge = jnp.arange(neighbors.shape[0], dtype=np.int32)
-    target = jnp.searchsorted(indptr, edge, side="right").astype(np.int32) - 1
+    target = how_many_below(indptr, edge + 1) - 1
     nodes = indptr.shape[0] - 1
     used = (target >= 0) & (target < nodes) & _inside(neighbors, indices.shape[0])
     return _clipped(target, nodes), _clipped(neighbors, indices.shape[0]), used

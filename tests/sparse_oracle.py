@@ -65,24 +65,40 @@ class Edges:
 
     def neighbor_sum(self, values, indices, n):
         total = np.zeros((self.num_targets, n), wide(values).dtype)
-        for source, target, weight in zip(self.sources, self.targets, self.weights, strict=True):
-            used = inside(indices[source], n)
-            np.add.at(total[target], indices[source][used], weight * wide(values)[source][used])
+        used = inside(indices[self.sources], n)
+        targets = np.broadcast_to(self.targets[:, None], used.shape)
+        products = self.weights[:, None] * wide(values)[self.sources]
+        np.add.at(total, (targets[used], indices[self.sources][used]), products[used])
         return total.astype(values.dtype)
 
     def neighbor_dot(self, dense, indices):
         total = np.zeros(indices.shape, wide(dense).dtype)
-        for source, target, weight in zip(self.sources, self.targets, self.weights, strict=True):
-            used = inside(indices[source], dense.shape[1])
-            total[source, used] += weight * wide(dense)[target, indices[source][used]]
+        np.add.at(total, self.sources, self.weights[:, None] * self._taken(dense, indices))
         return total.astype(dense.dtype)
 
     def edge_dot(self, values, dense, indices, edges):
         """In the order of the edge list."""
-        total = np.zeros(edges, wide(dense).dtype)
-        for edge, source, target in zip(self.used, self.sources, self.targets, strict=True):
-            for t in range(indices.shape[1]):
-                index = indices[source, t]
-                if inside(index, dense.shape[1]):
-                    total[edge] += wide(values)[source, t] * wide(dense)[target, index]
+        products = wide(values)[self.sources] * self._taken(dense, indices)
+        total = np.zeros(edges, products.dtype)
+        for t in range(indices.shape[1]):
+            total[self.used] += products[:, t]
         return total.astype(dense.dtype)
+
+    def _taken(self, dense, indices):
+        """`[edges, k]`: what the dense rows of the edges' targets have at the indices of their sources, or zero."""
+        at = indices[self.sources]
+        used = inside(at, dense.shape[1])
+        return np.where(used, wide(dense)[self.targets[:, None], np.where(used, at, 0)], 0)
+
+
+def graph_arrays(sources, targets, num_targets, num_sources):
+    """The integer arrays of a CSRGraph, and the order of its edges."""
+    order, indptr = _grouped(targets, num_targets)
+    out_edges, out_indptr = _grouped(sources[order], num_sources)
+    arrays = {"indptr": indptr, "neighbors": sources[order], "out_indptr": out_indptr}
+    return {**arrays, "out_neighbors": targets[order][out_edges], "out_edges": out_edges}, order
+
+
+def _grouped(keys, count):
+    order = np.argsort(keys, kind="stable")
+    return order.astype(np.int32), np.searchsorted(keys[order], np.arange(count + 1)).astype(np.int32)

@@ -11,7 +11,7 @@ import pytest
 import sparse_oracle
 from jax.test_util import check_grads
 
-from jax_rtopk import CSRGraph, export_disabled_checks, neighbor_sum, sparse_dense_matmul, topk
+from jax_rtopk import CSRGraph, _native, export_disabled_checks, neighbor_sum, sparse_dense_matmul, topk
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -115,14 +115,18 @@ def test_empty_graphs(targets, sources, edges, k, n):
         graph = CSRGraph.from_edges(nodes, nodes, targets, num_sources=sources, weights=weights)
         return neighbor_sum(graph, values, jnp.zeros((sources, k), jnp.int32), n, implementation="native")
 
-    out, pullback = jax.vjp(function, values, jnp.ones(edges))
-    by_values, by_weights = pullback(out)
+    @jax.jit
+    def all_three(values, weights):
+        out, pullback = jax.vjp(function, values, weights)
+        return out, *pullback(out)
+
+    out, by_values, by_weights = all_three(values, jnp.ones(edges))
     for got, shape in ((out, (targets, n)), (by_values, (sources, k)), (by_weights, (edges,))):
         assert got.shape == shape
         assert not got.any()
 
 
-@pytest.mark.not_emulated
+@once
 def test_large_matmul(backend):
     """More than one task, and more than one panel of the weight."""
     rng = np.random.default_rng(1)
@@ -206,25 +210,42 @@ def test_neighbor_sum_and_its_derivatives(backend, dtype, kind, name):
         check(backend, by_weights, edges.edge_dot(values, cotangent, indices, len(weights)), kind, 40)
 
 
-@pytest.mark.not_emulated
+@once
 def test_large_graph(backend):
+    """More than one task for each of the operations."""
     rng = np.random.default_rng(3)
-    sizes = {"targets": 5000, "sources": 4000, "edges": 20000, "k": 4, "n": 150}
+    sizes = {"targets": 700, "sources": 600, "edges": 9000, "k": 64, "n": 150}
     froms, tos, weights, values, indices, cotangent = graph_operands(rng, np.dtype(np.float32), "normal", **sizes)
-    graph = CSRGraph.from_edges(froms, tos, 5000, num_sources=4000, weights=weights)
-    got, pullback = jax.vjp(lambda v: neighbor_sum(graph, v, indices, 150), values)
-    edges = sparse_oracle.Edges(froms, tos, weights, 5000, 4000)
+
+    def function(values, weights):
+        graph = CSRGraph.from_edges(froms, tos, 700, num_sources=600, weights=weights)
+        return neighbor_sum(graph, values, indices, 150)
+
+    got, pullback = jax.vjp(function, values, weights)
+    by_values, by_weights = pullback(jnp.asarray(cotangent))
+    edges = sparse_oracle.Edges(froms, tos, weights, 700, 600)
     check(backend, got, edges.neighbor_sum(values, indices, 150), "normal", 40)
-    check(backend, pullback(jnp.asarray(cotangent))[0], edges.neighbor_dot(cotangent, indices), "normal", 40)
+    check(backend, by_values, edges.neighbor_dot(cotangent, indices), "normal", 40)
+    check(backend, by_weights, edges.edge_dot(values, cotangent, indices, 9000), "normal", 64)
 
 
+@pytest.mark.parametrize("edges", [0, 1, 40])
+def test_graphs_are_made_as_numpy_would(edges):
+    rng = np.random.default_rng(13)
+    froms, tos = some_indices(rng, (edges,), 5), some_indices(rng, (edges,), 7)
+    arrays, order = sparse_oracle.graph_arrays(froms, tos, 7, 5)
+    graph = CSRGraph.from_edges(froms, tos, 7, num_sources=5, weights=np.arange(edges, dtype=np.float32))
+    jax.tree.map(oracle.assert_same, graph, CSRGraph(weights=order.astype(np.float32), **arrays))
+
+
+@once
 def test_weights_of_one():
     rng = np.random.default_rng(4)
     froms, tos, _, values, indices, _ = graph_operands(
         rng, np.dtype(np.float32), "normal", targets=5, sources=5, edges=20, k=2, n=8
     )
-    plain = CSRGraph.from_edges(froms, tos, 5)
-    weighted = CSRGraph.from_edges(froms, tos, 5, weights=np.ones(20, np.float32))
+    arrays, _ = sparse_oracle.graph_arrays(froms, tos, 5, 5)
+    plain, weighted = CSRGraph(weights=None, **arrays), CSRGraph(weights=np.ones(20, np.float32), **arrays)
     np.testing.assert_array_equal(neighbor_sum(plain, values, indices, 8), neighbor_sum(weighted, values, indices, 8))
 
 
@@ -250,6 +271,7 @@ def test_hostile_graphs():
 INDICES = some_indices(np.random.default_rng(6), (6, 3), 7)
 SOURCES, TARGETS = (np.random.default_rng(seed).integers(0, 6, 15).astype(np.int32) for seed in (7, 8))
 EDGE_WEIGHTS = np.random.default_rng(9).standard_normal(15).astype(np.float32)
+GRAPH_ARRAYS, GRAPH_ORDER = sparse_oracle.graph_arrays(SOURCES, TARGETS, 6, 6)
 
 
 def dense(values):
@@ -268,8 +290,8 @@ def by_dense(values, weight):
 
 def our_neighbors(values, weight):
     """With weights of the edges that the second argument has a part in."""
-    edge_weights = EDGE_WEIGHTS * weight.sum()
-    return neighbor_sum(CSRGraph.from_edges(SOURCES, TARGETS, 6, weights=edge_weights), values, INDICES, 7)
+    graph = CSRGraph(weights=EDGE_WEIGHTS[GRAPH_ORDER] * weight.sum(), **GRAPH_ARRAYS)
+    return neighbor_sum(graph, values, INDICES, 7)
 
 
 def dense_neighbors(values, weight):
@@ -333,15 +355,14 @@ def test_finite_differences(function, reference):
     del reference
     rng = np.random.default_rng(11)
     operands = [jnp.asarray(rng.standard_normal(shape), np.float32) / 2 for shape in ((6, 3), (7, 5))]
-    check_grads(function, operands, order=2, atol=3e-2, rtol=3e-2)
+    check_grads(jax.jit(function), operands, order=2, atol=3e-2, rtol=3e-2)
 
 
 def test_vmap_keeps_indices_to_their_own_weight():
     """Those outside included, where the weights of a batch are side by side."""
     indices = jnp.array([[[7, 0]], [[-1, 6]]], jnp.int32)
-    got = jax.vmap(sparse_dense_matmul)(
-        jnp.ones((2, 1, 2)), indices, jnp.stack([jnp.ones((7, 1)), jnp.full((7, 1), 9.0)])
-    )
+    weights = np.repeat(np.float32([1, 9]), 7).reshape(2, 7, 1)
+    got = jax.jit(jax.vmap(sparse_dense_matmul))(np.ones((2, 1, 2), np.float32), indices, weights)
     assert got.ravel().tolist() == [1.0, 9.0]
 
 
@@ -349,14 +370,17 @@ def test_vmap_keeps_indices_to_their_own_weight():
 def test_vmap_of_indices_and_graph():
     indices = jnp.stack([INDICES, INDICES[::-1]])
     values, weight = jnp.ones((6, 3)), jnp.ones((7, 5))
-    got = jax.vmap(sparse_dense_matmul, (None, 0, None))(values, indices, weight)
+    got = jax.jit(jax.vmap(sparse_dense_matmul, (None, 0, None)))(values, indices, weight)
     np.testing.assert_array_equal(got, jnp.stack([sparse_dense_matmul(values, i, weight) for i in indices]))
-    graphs = jax.vmap(lambda s, t: CSRGraph.from_edges(s, t, 6))(
-        jnp.stack([SOURCES, TARGETS]), jnp.stack([TARGETS, SOURCES])
+
+    @jax.jit
+    def by_edges(sources, targets, indices):
+        return neighbor_sum(CSRGraph.from_edges(sources, targets, 6), values, indices, 7)
+
+    batch = jnp.stack([SOURCES, TARGETS]), jnp.stack([TARGETS, SOURCES]), indices
+    np.testing.assert_array_equal(
+        jax.jit(jax.vmap(by_edges))(*batch), jnp.stack([by_edges(*one) for one in zip(*batch, strict=True)])
     )
-    got = jax.vmap(lambda g, i: neighbor_sum(g, values, i, 7))(graphs, indices)
-    for j, (s, t) in enumerate(((SOURCES, TARGETS), (TARGETS, SOURCES))):
-        np.testing.assert_array_equal(got[j], neighbor_sum(CSRGraph.from_edges(s, t, 6), values, indices[j], 7))
 
 
 @once
@@ -392,7 +416,8 @@ def test_topk_autoencoder():
         kept = jnp.put_along_axis(jnp.zeros_like(x), topk(x, 5).indices, topk(x, 5).values, axis=-1, inplace=False)
         return jnp.sum((kept @ weight) ** 2)
 
-    for g, w in zip(jax.grad(loss, (0, 1))(x, weight), jax.grad(dense_loss, (0, 1))(x, weight), strict=True):
+    got, want = (jax.jit(jax.grad(f, (0, 1)))(x, weight) for f in (loss, dense_loss))
+    for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(g, w, rtol=2e-4, atol=2e-4)
 
 
@@ -409,16 +434,33 @@ def test_export():
     jax.tree.map(np.testing.assert_array_equal, got, function(*operands))
 
 
-@once
+@pytest.mark.native_only
 def test_export_with_a_symbolic_batch():
     (rows,) = jax.export.symbolic_shape("rows")
     shapes = [jax.ShapeDtypeStruct((rows, 3), t) for t in (jnp.float32, jnp.int32)]
     weight = jnp.ones((7, 5))
+    targets = [
+        native.target(name) for native in _native.BACKENDS.values() for name in _native.SPARSE
+    ]  # the emulator's too
     exported = jax.export.export(
         jax.jit(lambda v, i: jax.grad(lambda v, w: sparse_dense_matmul(v, i, w).sum(), (0, 1))(v, weight)),
-        disabled_checks=export_disabled_checks(),
+        disabled_checks=list(map(jax.export.DisabledSafetyCheck.custom_call, targets)),
     )(*shapes)
     by_values, by_weight = exported.call(jnp.ones((6, 3)), INDICES)
     np.testing.assert_array_equal(by_values, 5.0 * sparse_oracle.inside(INDICES, 7))
     counts = np.bincount(INDICES[sparse_oracle.inside(INDICES, 7)], minlength=7)
     np.testing.assert_array_equal(by_weight, np.repeat(counts[:, None], 5, 1))
+
+
+@once
+def test_export_with_symbolic_edges_and_a_symbolic_batch_of_weights():
+    def function(sources, targets, weights):
+        graph = CSRGraph.from_edges(sources, targets, 6)
+        products = jax.vmap(lambda w: sparse_dense_matmul(np.ones((6, 3), np.float32), INDICES, w))(weights)
+        return neighbor_sum(graph, np.ones((6, 3), np.float32), INDICES, 7), products
+
+    edges, batch = jax.export.symbolic_shape("edges, batch")
+    shapes = (*[jax.ShapeDtypeStruct((edges,), jnp.int32)] * 2, jax.ShapeDtypeStruct((batch, 7, 5), jnp.float32))
+    exported = jax.export.export(jax.jit(function), disabled_checks=export_disabled_checks())(*shapes)
+    operands = SOURCES, TARGETS, stacked(np.random.default_rng(14).standard_normal((7, 5)).astype(np.float32))
+    jax.tree.map(np.testing.assert_array_equal, exported.call(*operands), function(*operands))

@@ -14,6 +14,7 @@ GRAPH = CSRGraph.from_edges(NODES, NODES, 3)
 MATMUL = {
     "list": (([1.0], I, W), TypeError, "values must be a JAX or numpy array, got list", "jax.numpy.asarray"),
     "integers": ((I, I, W), TypeError, "values must be of dtype float32, .* got int32", "values.astype"),
+    "a large int": ((V, 2**40, W), TypeError, "indices must be of dtype int32, got int64", "astype"),
     "strings": ((V, np.array(["a"]), W), TypeError, "indices must be of dtype int32, got <U1", "indices.astype"),
     "unsigned": ((V, I.astype(jnp.uint32), W), TypeError, "indices must be of dtype int32, got uint32", "astype"),
     "float8": (
@@ -84,7 +85,12 @@ def test_neighbors(operands, error, rule, fix):
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"),
     [
-        ((NODES, NODES[:2], 3), {}, ValueError, "sources, targets and weights must be of the same length"),
+        (
+            (NODES, NODES[:2], 3),
+            {},
+            ValueError,
+            "sources, targets and weights must be of the same length.* got lengths 3, 2",
+        ),
         ((NODES, NODES, 3), {"weights": jnp.ones(2)}, ValueError, "must be of the same length"),
         ((NODES, NODES, True), {}, TypeError, "num_nodes must be a static Python int, got the bool"),
         ((NODES, NODES, 3), {"num_sources": -2}, ValueError, "num_sources must be between 0 and"),
@@ -139,6 +145,18 @@ def test_malformed_custom_calls(backend, operation, operands, result, message):
     target = _native.BACKENDS["cuda" if backend.name == "gpu" else "cpu"].target(operation)
     with pytest.raises(Exception, match=f"INVALID_ARGUMENT: jax_rtopk: .*{message}"):
         jax.block_until_ready(jax.ffi.ffi_call(target, result)(*operands))
+
+
+@pytest.mark.native_only
+def test_custom_calls_without_entries(backend):
+    """Which no function of jax_rtopk makes: zeros, whatever was in the buffer."""
+    backends = _native.BACKENDS["cuda" if backend.name == "gpu" else "cpu"]
+    for operation, operands, result in (
+        ("gather_sum", (ones((3, 0)), ones((5, 4)), ints(3, 0)), shape(3, 4)),
+        ("sampled_dot", (ones((3, 0)), ones((5, 0)), ints(3, 2)), shape(3, 2)),
+        ("neighbor_sum", (ones(6), ones((5, 0)), ints(5, 0), *EDGES), shape(3, 7)),
+    ):
+        np.testing.assert_array_equal(jax.ffi.ffi_call(backends.target(operation), result)(*operands), 0)
 
 
 @pytest.mark.native_only
