@@ -32,6 +32,8 @@ def _array(name: str, argument: str, value: Any, dtypes: frozenset[Any], names: 
         dtype = jax.typeof(value).dtype
     except (TypeError, OverflowError):  # JAX has no such dtype
         dtype = np.asarray(value).dtype
+    if isinstance(value, np.ndarray) and value.dtype == np.int64:
+        dtype = value.dtype  # of which JAX would drop the upper half, unless it has 64-bit types enabled
     if dtype not in dtypes:
         raise TypeError(
             f"{name}: {argument} must be of dtype {names}, got {dtype}. Convert it first, with {argument}.astype."

@@ -14,6 +14,12 @@ GRAPH = CSRGraph.from_edges(NODES, NODES, 3)
 MATMUL = {
     "list": (([1.0], I, W), TypeError, "values must be a JAX or numpy array, got list", "jax.numpy.asarray"),
     "integers": ((I, I, W), TypeError, "values must be of dtype float32, .* got int32", "values.astype"),
+    "numpy's int64": (
+        (V, np.asarray(I, np.int64), W),
+        TypeError,
+        "indices must be of dtype int32, got int64",
+        "astype",
+    ),
     "a large int": ((V, 2**40, W), TypeError, "indices must be of dtype int32, got int64", "astype"),
     "strings": ((V, np.array(["a"]), W), TypeError, "indices must be of dtype int32, got <U1", "indices.astype"),
     "unsigned": ((V, I.astype(jnp.uint32), W), TypeError, "indices must be of dtype int32, got uint32", "astype"),
