@@ -253,7 +253,7 @@ def print_times(model: str, times: dict[str, tuple[float, float]]) -> None:
 
 def draw(found: dict[str, dict[str, np.ndarray]], times: dict[str, tuple[float, float]], path: Path) -> None:
     plt.rcParams["svg.hashsalt"] = "jax_rtopk"  # the same figures give the same file
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for model, colour, aside in zip(MODELS, ("#0b6fb8", "#d95f02"), (-0.08, 0.08), strict=True):
         mean, deviation = (
             {name: 100 * f(of) for name, of in found[model].items()} for f in (np.mean, partial(np.std, ddof=1))
@@ -265,14 +265,15 @@ def draw(found: dict[str, dict[str, np.ndarray]], times: dict[str, tuple[float, 
         left.axhline(mean[RELU], color=colour, ls=":", lw=1, label=f"{model}, ReLU")
     left.set_xticks(places, [*map(str, PASSES), "exact"])
     left.set(xlabel="passes over each row, at most", ylabel="test accuracy, %")
-    left.legend(frameon=False, ncols=2, fontsize=8)
+    above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 2, "frameon": False, "fontsize": 8}
+    left.legend(**above)
     names = list(times)[::-1]
     epochs, finding = ([times[name][which] / 1e3 for name in names] for which in (0, 1))
     bars = right.barh(names, epochs, color="#9ecae9", label="all else")
     right.barh(names, finding, color="#0b6fb8", label="finding the winners")
     right.bar_label(bars, fmt="%.2f", padding=3)
     right.set(xlabel=f"epoch, s (GraphSAGE, {NODES:,} nodes)")
-    right.legend(frameon=False, fontsize=8)
+    right.legend(**above)
     for ax in (left, right):
         ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, metadata={"Date": None})
@@ -287,7 +288,7 @@ def main() -> None:
     check_gradients()
     found = accuracies(factor * EPOCHS)
     print_accuracies(found)
-    times = {model: epoch_times(model, 4 * factor) for model in MODELS[: 1 + arguments.full]}
+    times = {model: epoch_times(model, 3 * factor) for model in MODELS[: 1 + arguments.full]}
     for model, taken in times.items():
         print_times(model, taken)
     draw(found, times[MODELS[0]], arguments.path)
