@@ -79,3 +79,15 @@ def rows_of_one_sign_and_of_both(n):
 @pytest.mark.parametrize(("n", "k"), [(256, 1), (256, 32), (256, 60), (512, 40), (1024, 64), (1024, 120)])
 def test_rows_that_fill_a_warp(backend, n, k, dtype, max_iter):
     assert_selects(backend, rows_of_one_sign_and_of_both(n).astype(dtype), k, max_iter)
+
+
+def test_equal_group_maxima_do_not_hide_the_search_from_max_iter(backend):
+    """The search's first pivot is 0, as 20 of the group maxima are; the seventh smallest that differ is one from which
+    up lie 49 elements. Those are few enough for an exact answer, but one pass does not find them.
+    """
+    n, k = 256, 32
+    group, _ = search_spec.groups_of(search_spec.SearchPlan.make(n, k, 4))
+    fractions = np.random.default_rng(0).permuted(np.tile(np.arange(1, n + 1), (4, 1)), axis=1) / (n + 1)
+    x = np.where(group < 12, fractions + np.where(group < 5, 2, np.where(group == 5, 1, 0)), 0).astype(np.float32)
+    assert (search_spec.select(oracle.keys(x), k, 1, 4) != oracle.mask(x, k)).any(axis=1).all()
+    assert_selects(backend, x, k, 1)
