@@ -37,7 +37,7 @@ from jax_rtopk import sparse_dense_matmul, topk
 LAYERS = 3  # of six: the activations halfway through
 EXPANSION, K = 16, 32
 WORDS, TEXTS = 64, 16  # words of a text, texts that the transformer reads at once
-STEPS, BATCH, LEARNING_RATE = 150, 2048, 3e-3
+STEPS, BATCH, LEARNING_RATE = 100, 2048, 3e-3
 Decode = Callable[[jax.Array, jax.Array], jax.Array]  # scores [tokens, latents], decoder [latents, features]
 
 
