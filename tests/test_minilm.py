@@ -103,3 +103,10 @@ def test_rest_stands_in_for_what_is_not_kept():
     # Only rows that count do: places 0 and 1 hold none of the first row's two largest, and both of the second's.
     _, recall = keep_largest(lambda x: topk(-x, 2), 2, zero, np.array([True, False]))(x.at[1].multiply(-1))
     assert recall == 0
+
+
+def test_outputs_are_what_the_embedding_is_the_mean_of(model):
+    embeddings, notes = embed(model, TEXTS, heads=2, outputs=lambda x: (x, x))
+    assert notes["outputs"].shape == (LAYERS, *TEXTS.ids.shape, FEATURES)
+    mean = jnp.mean(notes["outputs"][-1], axis=1, where=TEXTS.real[:, :, None])
+    np.testing.assert_allclose(embeddings, mean / jnp.linalg.norm(mean, axis=-1, keepdims=True), rtol=1e-5)
