@@ -11,6 +11,7 @@ from minilm import Batch, embed, keep_largest, make_model
 from jax_rtopk import approx_topk, topk
 
 FEATURES, HIDDEN, TOKENS, LAYERS = 8, 32, 16, 2
+PLACES = ("activations", "scores")  # of which keep_largest notes the recall
 TEXTS = Batch(np.arange(3 * TOKENS).reshape(3, TOKENS), np.arange(TOKENS) < np.array([[TOKENS], [TOKENS], [10]]))
 
 
@@ -80,7 +81,7 @@ def test_tokens_that_are_no_part_of_a_text_do_not_matter(model, dense):
 def test_keeping_all_changes_nothing(model, dense):
     kept, notes = run(model, TEXTS, lambda x: topk(x, x.shape[-1]), TOKENS)
     np.testing.assert_allclose(kept, dense, atol=1e-6)
-    assert all(recalls.shape == (LAYERS,) for recalls in notes.values())
+    assert all(notes[place].shape == (LAYERS,) for place in PLACES)
 
 
 @pytest.mark.parametrize(("buckets", "found"), [(None, (1, 1)), (4, (0.25, 0.99))])
@@ -88,8 +89,8 @@ def test_recall_is_noted(model, dense, buckets, found):
     select = partial(approx_topk, k=4, num_buckets=buckets) if buckets else partial(topk, k=4)
     embeddings, notes = run(model, TEXTS, select, 4)
     assert not np.allclose(embeddings, dense, atol=1e-3)
-    for recalls in notes.values():
-        assert ((recalls >= found[0]) & (recalls <= found[1])).all()
+    for place in PLACES:
+        assert ((notes[place] >= found[0]) & (notes[place] <= found[1])).all()
 
 
 def test_rest_stands_in_for_what_is_not_kept():
