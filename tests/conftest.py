@@ -94,6 +94,16 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("backend", params, indirect=True, scope="session")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled_programs(tmp_path_factory):
+    """Where XLA's compiled programs are kept, so that each is compiled once: back ends, and runs that are given one folder,
+    have many in common. Workers have none in common, as JAX writes entries in place and another might read half of one."""
+    folder = jax.config.jax_compilation_cache_dir or str(tmp_path_factory.mktemp("compiled_programs"))
+    jax.config.update("jax_compilation_cache_dir", f"{folder}/{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
 @pytest.fixture(autouse=True)
 def installed_back_ends(request, monkeypatch):
     """Without `backend`, a test runs on what is installed, not on what the last test with it was given."""

@@ -1,7 +1,7 @@
 """Builds the CUDA kernels for the CPU: the sources of cuda/, compiled by g++ against the emulator of this folder.
 
-Only g++ and an installed jaxlib (for the FFI headers) are needed. What was built is kept beside this file, under a
-name made of the contents of all sources, so that a second call is free.
+Only g++ and an installed jaxlib (for the FFI headers) are needed. What was built is kept beside this file, under
+names made of the contents of all sources, so that a second call is free.
 """
 
 from __future__ import annotations
@@ -75,45 +75,44 @@ def _library(name: str, sources: list[Path]) -> Path:
     compiler = os.environ.get("CXX") or shutil.which("g++")
     if not compiler:
         raise RuntimeError("the emulated CUDA back end needs g++ (or CXX set to a C++20 compiler)")
-    library = BUILT / f"{name}-{_fingerprint(compiler)}.so"
-    if library.exists():
-        return library
     BUILT.mkdir(exist_ok=True)
     with open(BUILT / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another test process may be building the same
-        if not library.exists():
-            _build(library, name, compiler, sources)
-    return library
-
-
-def _build(library: Path, name: str, compiler: str, sources: list[Path]) -> None:
-    include = [f"-I{ROOT}", f"-I{HERE}", "-isystem", jax.ffi.include_dir()]
-    with tempfile.TemporaryDirectory(dir=BUILT) as scratch:
-
-        def compile_one(source: Path) -> str:
-            target = f"{scratch}/{source.name}.o"
-            _run([compiler, *FLAGS, *WARNINGS, *include, "-c", str(source), "-o", target])
-            return target
-
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(compile_one, sources))
-        linked = f"{scratch}/{name}.so"
-        _run([compiler, "-shared", "-o", linked, *objects])
-        for old in BUILT.glob(f"{name}-*.so"):
-            old.unlink(missing_ok=True)
-        os.replace(linked, library)  # at once: who looks without the lock must not find half a library
+            objects = list(pool.map(lambda source: _object(compiler, source), sources))
+        return _once(name, ".so", repr(objects), [compiler, "-shared", *map(str, objects)])
 
 
-def _fingerprint(compiler: str) -> str:
-    digest = hashlib.sha256(repr((compiler, FLAGS, WARNINGS, jax.__version__)).encode())
+def _object(compiler: str, source: Path) -> Path:
+    includes = [f"-I{ROOT}", f"-I{HERE}"]
+    fingerprint = _fingerprint()
+    if source.suffix != ".cu":  # only kernels know nothing of XLA, and serve any version
+        includes += ["-isystem", jax.ffi.include_dir()]
+        fingerprint += jax.__version__
+    return _once(source.name, ".o", fingerprint, [compiler, *FLAGS, *WARNINGS, *includes, "-c", str(source)])
+
+
+def _once(name: str, suffix: str, fingerprint: str, command: list[str]) -> Path:
+    """The file that `command` makes, kept under a name made of `fingerprint` and of it."""
+    digest = hashlib.sha256(repr((fingerprint, command)).encode()).hexdigest()[:16]
+    output = BUILT / f"{name}-{digest}{suffix}"
+    if not output.exists():
+        with tempfile.TemporaryDirectory(dir=BUILT) as scratch:
+            made = f"{scratch}/{output.name}"
+            done = subprocess.run([*command, "-o", made], capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-6000:]}")
+            for old in BUILT.glob(f"{name}-*{suffix}"):
+                old.unlink()
+            os.replace(made, output)  # at once: a process that is stopped must not leave half a file
+    return output
+
+
+@cache
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
     for folder in (ROOT / "native", ROOT / "ffi", ROOT / "cuda", HERE):
         for path in sorted(p for p in folder.iterdir() if p.suffix in {".h", ".cuh", ".cu", ".cc"}):
             digest.update(path.name.encode())
             digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-6000:]}")
+    return digest.hexdigest()
