@@ -96,8 +96,9 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_programs(tmp_path_factory):
-    """Where XLA's compiled programs are kept, so that each is compiled once: back ends, and runs that are given one folder,
-    have many in common. Workers have none in common, as JAX writes entries in place and another might read half of one."""
+    """Where XLA's compiled programs are kept, so that each is compiled once: back ends, and runs that are given one
+    folder, have many in common. Each worker has a folder in there: JAX writes entries in place, and one that is half
+    written must not be read."""
     folder = jax.config.jax_compilation_cache_dir or str(tmp_path_factory.mktemp("compiled_programs"))
     jax.config.update("jax_compilation_cache_dir", f"{folder}/{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
