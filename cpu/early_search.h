@@ -1,5 +1,5 @@
-// The search over the rows of a batch, which may stop early; for k above kMaxRankedK it is how the exact answer is
-// found.
+// The search over the rows of a batch, which may stop early; it is also how the exact answer is found where
+// much of a row is selected.
 //
 // A pass over a short row keeps the elements that it counts. Once these are enough, no later pass needs the rest of the
 // row. The first pass nearly always suffices, so it does without what a search has to keep in mind.
@@ -63,7 +63,7 @@ class EarlySearch {
  private:
   // Keeps the elements from the lower pivot on. Says whether they are enough.
   bool keep(const Row& row, const SearchPlan& plan, Survivors<Row>& survivors) const {
-    if (plan.k > kMaxRankedK || row.n() > Survivors<Row>::kCapacity) return false;
+    if (row.n() > survivors.capacity()) return false;
     survivors.clear();
     survivors.template append_above<false>(row, 0, row.n(), Row::lane_of(pivots_.low - 1));
     return survivors.count() >= plan.k;

@@ -1,4 +1,5 @@
-// The exact top-k of rows when k is small: compress each row to a few survivors, which are then ranked.
+// The exact top-k of rows of which few elements are selected: compress each row to a few survivors, and select from
+// these.
 //
 // A threshold is guessed from maxima of the row's first block and one sweep keeps what reaches it; the rest of a long
 // row is streamed past the k-th largest key so far, which few elements exceed. A bad guess costs another sweep, never
@@ -61,7 +62,6 @@ class StridedMaxima {
 inline int likely_rank(const SearchPlan& plan) { return int(plan.rank + plan.deviation * 1.35F) + 1; }
 
 // Whether a row is so short that all of it is kept; it then is its own first block.
-static_assert(kMaxRankedK + kMaxRankedK / 2 < kFirstBlock);
 inline bool all_survive(const SearchPlan& plan) { return plan.n <= max(plan.k + plan.k / 2, kGroups); }
 
 // Fills `survivors` with the elements of a block that reach a threshold. Says whether its top-k are among them. `ahead`
@@ -69,14 +69,14 @@ inline bool all_survive(const SearchPlan& plan) { return plan.n <= max(plan.k + 
 template <bool ahead, class Row>
 __attribute__((always_inline)) inline bool reach(const Row& block, int32_t k, typename Row::Lane threshold,
                                                  Survivors<Row>& survivors) {
-  constexpr int32_t kCapacity = Survivors<Row>::kCapacity;
+  const int32_t capacity = survivors.capacity();
   constexpr int32_t kLeastRoom = 256;  // for the sweep not to advance in ever smaller pieces
   survivors.clear();
   if (threshold <= Row::kLeast) return false;  // there is no threshold - 1, and all would reach it
   const int32_t n = block.n();
   int32_t begin = 0;
-  while (begin < n && kCapacity - survivors.count() >= kLeastRoom) {
-    const int32_t end = min(n, begin + kCapacity - survivors.count());
+  while (begin < n && capacity - survivors.count() >= kLeastRoom) {
+    const int32_t end = min(n, begin + capacity - survivors.count());
     survivors.template append_above<ahead>(block, begin, end, threshold - 1);
     begin = end;
   }
@@ -105,7 +105,7 @@ void stream_rest(const Row& row, const SearchPlan& plan, Survivors<Row>& survivo
   typename Row::Lane threshold = Row::kLeast;
   for (int64_t block = plan.n; block < row.n(); block += kStreamBlock) {
     const auto begin = int32_t(block);
-    if (begin == plan.n || survivors.count() > Survivors<Row>::kCapacity - kStreamBlock) {
+    if (begin == plan.n || survivors.count() > survivors.capacity() - kStreamBlock) {
       Batch alone(1);
       Survivors<Row>::reduce(&survivors, alone, 1, plan.k);
       survivors.forget_bounds();
@@ -118,7 +118,7 @@ void stream_rest(const Row& row, const SearchPlan& plan, Survivors<Row>& survivo
 }
 
 // Fills the survivors of each row of a batch with elements that include the row's top-k. row(i) is the i-th one; `plan`
-// is for its first block: min(n, kFirstBlock) elements.
+// is for its first block.
 template <class Row, class RowAt>
 void collect(Batch& batch, RowAt row, const SearchPlan& plan, StridedMaxima<Row>* maxima, Survivors<Row>* survivors) {
   if (all_survive(plan)) {

@@ -38,7 +38,8 @@ int width_index(int item_bytes) { return item_bytes == 1 ? 0 : item_bytes == 2 ?
 
 // For rows of n elements.
 SearchPlan plan_of(const Request& request, int64_t n, int item_bytes) {
-  return SearchPlan::make(int32_t(ranked(request) ? std::min(n, kFirstBlock) : n), int32_t(request.k), item_bytes);
+  const int64_t planned = few_survive(request, n) ? first_block(n, request.k) : n;
+  return SearchPlan::make(int32_t(planned), int32_t(request.k), item_bytes);
 }
 
 Job job_of(const Request& request, const void* operand) {

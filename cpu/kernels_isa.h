@@ -13,7 +13,7 @@ namespace jax_rtopk {
 
 struct Job {
   Request request;
-  SearchPlan plan;  // of the row; if it is ranked(), of its first block, min(n, kFirstBlock) elements
+  SearchPlan plan;  // of the row; if few_survive(), of its first block
   const void* operand;
 };
 

@@ -17,8 +17,12 @@ inline bool long_and_few(const Request& request, const Parallel& parallel) {
   constexpr int64_t kLongRow = 1 << 18;
   return request.n >= kLongRow && request.rows < parallel.threads();
 }
+// Into how many a row is cut: they are long beside what is selected from each.
+inline int64_t segments(const Request& request, const Parallel& parallel) {
+  return std::min<int64_t>(4 * parallel.threads(), request.n / std::max<int64_t>(1 << 14, 16 * request.k));
+}
 inline bool worth_splitting(const Request& request, const Parallel& parallel) {
-  return ranked(request) && long_and_few(request, parallel);
+  return few_survive(request, request.n) && long_and_few(request, parallel) && segments(request, parallel) > 1;
 }
 
 // Selects from the rows of one operand, one after the other. The segments' top-k are the candidates for the row's.
@@ -32,7 +36,7 @@ class LongRows {
         operand_(static_cast<const char*>(operand)),
         parallel_(parallel),
         select_(select),
-        segments_(std::min(4 * parallel.threads(), request.n / kShortestSegment)),
+        segments_(segments(request, parallel)),
         candidates_(size_t(segments_ * request.k * request.item_bytes)),
         values_(size_t(segments_ * request.k * request.item_bytes)),
         places_(size_t(segments_ * request.k)) {}
@@ -64,8 +68,6 @@ class LongRows {
   }
 
  private:
-  static constexpr int64_t kShortestSegment = 1 << 14;
-
   int64_t begin(int64_t segment) const { return segment * request_.n / segments_; }
 
   const Request& request_;

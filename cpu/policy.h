@@ -7,15 +7,23 @@
 
 namespace jax_rtopk {
 
-// The largest k for which survivors are ranked by comparing all pairs; rows with a larger k are searched and sorted.
-inline constexpr int64_t kMaxRankedK = 256;
-// How many elements are ranked at most, rather than searched first for those that are selected: ranking takes count^2
-// comparisons, a search a few sweeps and some fixed cost.
+// Ranking survivors takes count^2 comparisons; searching among them takes a few sweeps and some fixed cost, sorting a
+// few passes. So for order k elements are ranked up to this k, and with them others if they are not many;
+inline constexpr int64_t kMaxRankedK = 192;
 RTOPK_HD constexpr int32_t most_ranked(int32_t k) { return k + k / 2 + 64; }
-// Elements of a row from which the threshold is guessed.
-inline constexpr int64_t kFirstBlock = 8192;
+// and only so many to tell the first k from the rest.
+inline constexpr int32_t kMostSeparated = 160;
+static_assert(kMostSeparated <= most_ranked(kMaxRankedK));
+// Elements of a row of n from which the threshold is guessed.
+RTOPK_HD constexpr int64_t first_block(int64_t n, int64_t k) {
+  const int64_t block = 8 * k < 8192 ? 8192 : 8 * k;
+  return block < n ? block : n;
+}
 
-// Exact selections of a small k take the way of cpu/exact.h, all others that of cpu/early_search.h.
-RTOPK_HD bool ranked(const Request& request) { return request.max_iter == 0 && request.k <= kMaxRankedK; }
+// Exact selections from rows of n take the way of cpu/exact.h, unless much of the row is selected; all others that of
+// cpu/early_search.h.
+RTOPK_HD bool few_survive(const Request& request, int64_t n) {
+  return request.max_iter == 0 && (request.k <= kMaxRankedK || request.k <= n / 2);
+}
 
 }  // namespace jax_rtopk

@@ -1,7 +1,11 @@
 // Orders many selected elements: a least-significant-digit radix sort, which is stable, so that equal keys stay by
 // index.
+//
+// The leading sixteen bits of the range that the keys span tell almost all of them apart. So the first two passes sort
+// by these, and whatever they leave, if it is little, is put right one by one; if it is much, all digits are sorted.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -26,6 +30,27 @@ class RadixSort {
 
   // Largest keys first. Returns the sorted elements, good until the next call.
   const Element* sort_descending() {
+    Word least = elements_[0].key, greatest = least;
+    for (const Element& element : elements_) {
+      least = element.key < least ? element.key : least;
+      greatest = element.key > greatest ? element.key : greatest;
+    }
+    const Word range = greatest - least;
+    const int shift = range >> kLeading == 0 ? 0 : 64 - __builtin_clzll(range) - kLeading;
+    sort_by<2>(greatest, shift);
+    if (shift > 0 && !settle()) sort_by<int(sizeof(Word))>(greatest, 0);
+    return elements_.data();
+  }
+
+ private:
+  static constexpr int kBits = 8, kRadix = 1 << kBits, kLeading = 2 * kBits;
+
+  // Sorts by so many digits, from `shift` on, of how far a key is below the greatest.
+  template <int kDigits>
+  void sort_by(Word greatest, int shift) {
+    const auto digit_of = [=](Word key, int digit) {
+      return unsigned((greatest - key) >> (shift + kBits * digit)) & (kRadix - 1);
+    };
     uint32_t counts[kDigits][kRadix] = {};
     for (const Element& element : elements_) {
       for (int digit = 0; digit < kDigits; ++digit) ++counts[digit][digit_of(element.key, digit)];
@@ -41,12 +66,19 @@ class RadixSort {
       for (const Element& element : elements_) other_[counts[digit][digit_of(element.key, digit)]++] = element;
       elements_.swap(other_);
     }
-    return elements_.data();
   }
 
- private:
-  static constexpr int kBits = 8, kRadix = 1 << kBits, kDigits = int(sizeof(Word));
-  static unsigned digit_of(Word key, int digit) { return unsigned(~key >> (kBits * digit)) & (kRadix - 1); }
+  // Puts right what is not in order. Returns false if it is so much that it is not worth it.
+  bool settle() {
+    size_t swaps_left = elements_.size() / 2;
+    for (size_t i = 1; i < elements_.size(); ++i) {
+      for (size_t to = i; to > 0 && elements_[to - 1].key < elements_[to].key; --to) {
+        if (swaps_left-- == 0) return false;
+        std::swap(elements_[to - 1], elements_[to]);
+      }
+    }
+    return true;
+  }
 
   std::vector<Element> elements_, other_;
 };

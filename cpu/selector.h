@@ -25,18 +25,17 @@ class Selector {
       : job_(job),
         request_(job.request),
         k_(int32_t(request_.k)),
-        row_(KeyMap<Bits>::make(request_.kind, !request_.largest, request_.by_magnitude), nullptr,
-             int32_t(request_.n)) {}
+        row_(KeyMap<Bits>::make(request_.kind, !request_.largest, request_.by_magnitude), nullptr, int32_t(request_.n)),
+        batch_(max(1, min(int32_t(kBatchBytes / (request_.n * int64_t(sizeof(Bits)))), kBatch))) {
+    for (int i = 0; i < batch_; ++i) survivors_[i].make_room(k_);
+  }
 
   // Calls select(batch, its first row) until all of rows [begin, end) are dealt with.
   template <class Select>
   void for_batches(int64_t begin, int64_t end, Select select) const {
-    // As many rows as stay in the innermost cache, with what is noted of each.
-    const auto fit = int32_t(kBatchBytes / (request_.n * int64_t(sizeof(Bits))));
-    const int64_t rows = max(1, min(fit, kBatch));
     const auto up_to = [end](int64_t row) { return row < end ? row : end; };
-    for (int64_t row = begin; row < end; row += rows) {
-      const int64_t next = up_to(row + rows), after = up_to(next + rows);
+    for (int64_t row = begin; row < end; row += batch_) {
+      const int64_t next = up_to(row + batch_), after = up_to(next + batch_);
       Batch batch(int(next - row), reinterpret_cast<const char*>(bits(next)),
                   reinterpret_cast<const char*>(bits(after)));
       select(batch, row);
@@ -90,7 +89,7 @@ class Selector {
   // others the emission tells what is.
   uint32_t collect(Batch& batch, int64_t begin) {
     const auto row_at = [&](int i) { return row(begin + i); };
-    if (ranked(request_)) {
+    if (few_survive(request_, request_.n)) {
       RTOPK_ISA::collect(batch, row_at, job_.plan, maxima_, survivors_);
       return ~0U;
     }
@@ -124,6 +123,7 @@ class Selector {
   const Request& request_;
   const int32_t k_;
   const Row<Bits> row_;
+  const int32_t batch_;  // as many rows as stay in the innermost cache, with what is noted of each
   StridedMaxima<Row<Bits>> maxima_[kBatch];
   Survivors<Row<Bits>> survivors_[kBatch];
   EarlySearch<Row<Bits>> searches_[kBatch];

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <new>
 
 #include "cpu/batch.h"
 #include "cpu/coarse_rank.h"
@@ -18,7 +20,18 @@ class Survivors {
   using V = typename Row::V;
   using Word = typename Row::Word;
   using Lane = typename Row::Lane;
-  static constexpr int32_t kCapacity = 2048;
+
+  // For selections of k, before anything else: a good guess keeps little more than k, a row's rest adds as much.
+  void make_room(int32_t k) {
+    capacity_ = 2048 + 2 * k;
+    const int32_t unsorted = room(capacity_), sorted = room(max(kMaxRanked, k));
+    memory_.reset(operator new(size_t(unsorted + sorted) * (sizeof(Lane) + sizeof(int32_t)), kLine));
+    lanes_ = static_cast<Lane*>(memory_.get());
+    sorted_lanes_ = lanes_ + unsorted;
+    indices_ = reinterpret_cast<int32_t*>(sorted_lanes_ + sorted);
+    sorted_indices_ = indices_ + unsorted;
+  }
+  int32_t capacity() const { return capacity_; }
 
   int32_t count() const { return count_; }
   const Lane* lanes() const { return lanes_; }
@@ -42,9 +55,11 @@ class Survivors {
   // Fills with all elements of a row. There must be room for them, here and below.
   void take(const Row& row) {
     auto greatest = V::set1(Row::kNone), least_inverted = greatest;
+    Lane* const to = lanes_;
+    int32_t* const index_to = indices_;
     row.sweep(0, row.n(), [&](int32_t i, auto lanes, auto inside) {
-      V::store(lanes_ + i, lanes);
-      V::compress_index(indices_ + i, V::index(i), Row::kAll);
+      V::store(to + i, lanes);
+      V::compress_index(index_to + i, V::index(i), Row::kAll);
       greatest = V::max(greatest, lanes);
       const typename V::Reg inverted = ~lanes;
       least_inverted = V::max(
@@ -58,12 +73,14 @@ class Survivors {
   template <bool ahead>
   void append_above(const Row& row, int32_t begin, int32_t end, Lane lane) {
     const auto above = V::set1(lane);
+    Lane* const to = lanes_;
+    int32_t* const index_to = indices_;
     int32_t size = count_;
     auto index = V::index(begin);
     row.template sweep<ahead>(begin, end, [&](int32_t, auto lanes, auto) {
       const auto kept = V::gt(lanes, above);
-      V::compress(lanes_ + size, lanes, kept);
-      V::compress_index(indices_ + size, index, kept);
+      V::compress(to + size, lanes, kept);
+      V::compress_index(index_to + size, index, kept);
       index = V::next(index);
       size += popcount(kept);
     });
@@ -74,6 +91,9 @@ class Survivors {
   void append_rare_above(const Row& from, int32_t begin, int32_t end, Lane lane) {
     constexpr int kVectors = Row::kLanes < 8 ? 4 : 1;
     const Row row = from;  // which no store can change, so it stays in registers
+    Lane* const to = lanes_;
+    int32_t* const index_to = indices_;
+    int32_t size = count_;
     const auto above = V::set1(lane);
     int32_t i = begin;
     for (; i <= end - kVectors * Row::kLanes; i += kVectors * Row::kLanes) {
@@ -85,11 +105,12 @@ class Survivors {
       if (V::gt(largest, above) == 0) continue;
       for (int v = 0; v < kVectors; ++v) {
         const auto kept = V::gt(lanes[v], above);
-        V::compress(lanes_ + count_, lanes[v], kept);
-        V::compress_index(indices_ + count_, V::index(i + v * Row::kLanes), kept);
-        count_ += popcount(kept);
+        V::compress(to + size, lanes[v], kept);
+        V::compress_index(index_to + size, V::index(i + v * Row::kLanes), kept);
+        size += popcount(kept);
       }
     }
+    count_ = size;
     append_above<false>(row, i, end, lane);
   }
 
@@ -107,22 +128,33 @@ class Survivors {
   // have at least k.
   static void reduce(Survivors* rows, Batch& batch, uint32_t which, int32_t k) {
     const auto each = [&](auto step) { for_each(rows, batch, which, step); };
-    each([&](Survivors& row) { row.take_for_ranks(k); });
-    each([&](Survivors& row) { row.coarse_.rank(); });
-    each([&](Survivors& row) { row.keep_first(k); });
+    each([&](Survivors& row) {
+      if (row.few()) row.take_for_ranks();
+    });
+    each([&](Survivors& row) {
+      if (row.few()) row.coarse_.rank();
+    });
+    each([&](Survivors& row) {
+      if (row.count_ > k && !(row.few() && row.keep_by_ranks(k))) row.keep_by_search(k);
+    });
   }
 
   // Puts them in order of selection: larger keys first, equal keys by index. The rest is lost.
   static void sort(Survivors* rows, Batch& batch, uint32_t which, int32_t k, RadixSort<Word>& sorter) {
     const auto each = [&](auto step) { for_each(rows, batch, which, step); };
+    const bool by_ranks = k <= kMaxRankedK;
     each([&](Survivors& row) {
-      if (!row.worth_ranking(k)) row.keep_first(k);
-      row.take_for_ranks(k);
+      if (row.count_ > (by_ranks ? most_ranked(k) : k)) row.keep_by_search(k);
+      if (by_ranks) row.take_for_ranks();
     });
+    if (!by_ranks) {
+      each([&](Survivors& row) { row.sort_by_digits(sorter); });
+      return;
+    }
     each([&](Survivors& row) { row.coarse_.rank(); });
     each([&](Survivors& row) { row.scatter(); });
     each([&](Survivors& row) {
-      if (!row.settled()) row.sort_again(k, sorter);
+      if (!row.settled()) row.sort_again(sorter);
     });
   }
 
@@ -143,29 +175,31 @@ class Survivors {
     });
   }
 
-  bool worth_ranking(int32_t k) const { return count_ <= most_ranked(k); }
+  bool few() const { return count_ <= kMostSeparated; }
 
   using Stored = RTOPK_ISA::Row<Word>;
   Stored as_row() const {
     return {KeyMap<Word>{0, Stored::key_of(0), 0}, reinterpret_cast<const Word*>(lanes_), count_};
   }
 
-  void take_for_ranks(int32_t k) {
-    if (!worth_ranking(k)) return;
+  void take_for_ranks() {
     if (least_ >= greatest_) bounds<V>(lanes_, count_, least_, greatest_);
     coarse_.take(lanes_, count_, least_, greatest_);
     // Ranks beyond those of the survivors are given to elements that are less than any.
-    for (int i = 0; i < kCoarseLanes; i += V::kLanes) V::store(lanes_ + count_ + i, V::set1(Row::kNone));
+    Lane* const end = lanes_ + count_;
+    for (int i = 0; i < kCoarseLanes; i += V::kLanes) V::store(end + i, V::set1(Row::kNone));
   }
 
-  void keep_first(int32_t k) {
-    if (count_ <= k) return;
-    if (worth_ranking(k) && coarse_.separate(k)) {
-      const auto end = V::set1(Lane(k));
-      const auto* const ranks = reinterpret_cast<const uint16_t*>(coarse_.ranks());
-      keep_if(coarse_.end(), [&](int32_t i, auto, auto) { return V::gt(end, V::widen(ranks + i)); });
-      return;
-    }
+  // Keeps the first k, if the ranks tell which these are.
+  bool keep_by_ranks(int32_t k) {
+    if (!coarse_.separate(k)) return false;
+    const auto end = V::set1(Lane(k));
+    const auto* const ranks = reinterpret_cast<const uint16_t*>(coarse_.ranks());
+    keep_if(coarse_.end(), [&](int32_t i, auto, auto) { return V::gt(end, V::widen(ranks + i)); });
+    return true;
+  }
+
+  void keep_by_search(int32_t k) {
     const Stored row = as_row();
     const Emission<Stored> found = exact_emission(row, sampling_plan(count_, k));
     keep({found.above, found.lo, found.quota, found.single});
@@ -174,22 +208,29 @@ class Survivors {
   void scatter() {
     const int16_t* const ranks = coarse_.ranks();
     const int32_t end = coarse_.end();
+    const Lane* const lanes = lanes_;
+    const int32_t* const indices = indices_;
+    Lane* const to = sorted_lanes_;
+    int32_t* const index_to = sorted_indices_;
 #pragma GCC unroll 4
     for (int32_t i = 0; i < end; ++i) {
-      sorted_lanes_[ranks[i]] = lanes_[i];
-      sorted_indices_[ranks[i]] = indices_[i];
+      to[ranks[i]] = lanes[i];
+      index_to[ranks[i]] = indices[i];
     }
   }
 
   bool settled() { return settle<V>(coarse_.end(), sorted_lanes_, sorted_indices_); }
 
-  void sort_again(int32_t k, RadixSort<Word>& sorter) {
+  void sort_again(RadixSort<Word>& sorter) {
     // More may be above what was expected than was said.
     forget_bounds();
-    take_for_ranks(k);
+    take_for_ranks();
     coarse_.rank();
     scatter();
-    if (settled()) return;
+    if (!settled()) sort_by_digits(sorter);
+  }
+
+  void sort_by_digits(RadixSort<Word>& sorter) {
     auto* const elements = sorter.elements(count_);
     for (int32_t i = 0; i < count_; ++i) elements[i] = {Stored::key_of(lanes_[i]), indices_[i]};
     const auto* const sorted = sorter.sort_descending();
@@ -201,12 +242,14 @@ class Survivors {
 
   template <class Choose>
   void keep_if(int32_t end, Choose choose) {
+    Lane* const to = lanes_;
+    int32_t* const index_to = indices_;
     int32_t size = 0;
     as_row().sweep(0, end, [&](int32_t i, auto lanes, auto inside) {
       const auto kept = choose(i, lanes, inside);
       // In place: nothing is written beyond the vector that was read.
-      V::compress(lanes_ + size, lanes, kept);
-      V::compress_copy(indices_ + size, indices_ + i, kept);
+      V::compress(to + size, lanes, kept);
+      V::compress_copy(index_to + size, index_to + i, kept);
       size += popcount(kept);
     });
     count_ = size;
@@ -238,14 +281,19 @@ class Survivors {
   }
 
   static constexpr int kMaxRanked = most_ranked(kMaxRankedK);
-  // To be read, written or filled up beyond what counts.
-  static constexpr int kSlack = V::kLanes + kCoarseLanes;
-  int32_t count_ = 0;
+  static constexpr std::align_val_t kLine{64};
+  struct Free {
+    void operator()(void* memory) const { operator delete(memory, kLine); }
+  };
+
+  // For `count` elements and what is read, written or filled up behind them, in whole lines.
+  static constexpr int32_t room(int32_t count) { return (count + V::kLanes + kCoarseLanes + 15) / 16 * 16; }
+
+  int32_t count_ = 0, capacity_ = 0;
   Lane least_{}, greatest_{};  // not known unless least_ < greatest_
-  alignas(64) Lane lanes_[kCapacity + kSlack];
-  alignas(64) int32_t indices_[kCapacity + kSlack];
-  alignas(64) Lane sorted_lanes_[kMaxRanked + kSlack];
-  alignas(64) int32_t sorted_indices_[kMaxRanked + kSlack];
+  std::unique_ptr<void, Free> memory_;
+  Lane *lanes_ = nullptr, *sorted_lanes_ = nullptr;
+  int32_t *indices_ = nullptr, *sorted_indices_ = nullptr;
   CoarseRanks<kMaxRanked> coarse_;
 };
 
