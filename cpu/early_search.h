@@ -65,7 +65,7 @@ class EarlySearch {
   bool keep(const Row& row, const SearchPlan& plan, Survivors<Row>& survivors) const {
     if (plan.k > kMaxRankedK || row.n() > Survivors<Row>::kCapacity) return false;
     survivors.clear();
-    survivors.template append_above<false>(row, 0, row.n(), Row::lane_of(pivots_.low - 1));
+    survivors.append_above(row, 0, row.n(), Row::lane_of(pivots_.low - 1));
     return survivors.count() >= plan.k;
   }
 
