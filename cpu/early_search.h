@@ -84,7 +84,10 @@ class EarlySearch {
 template <class Row, class RowAt>
 uint32_t search(Batch& batch, RowAt row, const SearchPlan& plan, int max_iter, EarlySearch<Row>* searches,
                 Survivors<Row>* survivors) {
-  batch.each([&](int i) { searches[i].maxima().sweep(row(i), plan); });
+  batch.each([&](int i) {
+    GroupMaxima<Row>& maxima = searches[i].maxima();
+    batch.fetched() ? maxima.template sweep<false>(row(i), plan) : maxima.template sweep<true>(row(i), plan);
+  });
   batch.each([&](int i) {
     searches[i].maxima().join(plan);
     searches[i].maxima().measure(plan);
