@@ -15,7 +15,7 @@ class Batch {
   // `next` to `end`: what will be read after this batch.
   Batch(int rows, const char* next, const char* end) : rows_(rows) {
     const int64_t lines = (end - next) / kLine;
-    // A few lines the CPU foresees by itself, and the sweep over a row that is a batch of its own fetches ahead.
+    // A few lines the CPU foresees by itself, and a row that is a batch of its own is fetched by a sweep of it.
     if (rows == 1 || lines < kLeastLines) return;
     next_ = next;
     end_ = end;
@@ -24,8 +24,8 @@ class Batch {
   explicit Batch(int rows) : rows_(rows) {}
 
   int rows() const { return rows_; }
-  // Whether what is read next has been fetched by the batch before.
-  bool fetches() const { return rows_ > 1; }
+  // Whether the batch before was to fetch its rows. If not, it is one row, and a sweep of it should fetch ahead.
+  bool fetched() const { return rows_ > 1; }
 
   // Calls step(i) for each row of the batch.
   template <class Step>

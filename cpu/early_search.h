@@ -65,7 +65,7 @@ class EarlySearch {
   bool keep(const Row& row, const SearchPlan& plan, Survivors<Row>& survivors) const {
     if (row.n() > survivors.capacity()) return false;
     survivors.clear();
-    survivors.template append_above<false>(row, 0, row.n(), Row::lane_of(pivots_.low - 1));
+    survivors.append_above(row, 0, row.n(), Row::lane_of(pivots_.low - 1));
     return survivors.count() >= plan.k;
   }
 
@@ -84,7 +84,10 @@ class EarlySearch {
 template <class Row, class RowAt>
 uint32_t search(Batch& batch, RowAt row, const SearchPlan& plan, int max_iter, EarlySearch<Row>* searches,
                 Survivors<Row>* survivors) {
-  batch.each([&](int i) { searches[i].maxima().sweep(row(i), plan); });
+  batch.each([&](int i) {
+    GroupMaxima<Row>& maxima = searches[i].maxima();
+    batch.fetched() ? maxima.template sweep<false>(row(i), plan) : maxima.template sweep<true>(row(i), plan);
+  });
   batch.each([&](int i) {
     searches[i].maxima().join(plan);
     searches[i].maxima().measure(plan);

@@ -130,7 +130,7 @@ void collect(Batch& batch, RowAt row, const SearchPlan& plan, StridedMaxima<Row>
   batch.each([&](int i) { maxima[i].rank(); });
   batch.each([&](int i) {
     const typename Row::Lane threshold = maxima[i].at_most(likely_rank(plan));
-    const bool enough = batch.fetches() ? reach<false>(block(i), plan.k, threshold, survivors[i])
+    const bool enough = batch.fetched() ? reach<false>(block(i), plan.k, threshold, survivors[i])
                                         : reach<true>(block(i), plan.k, threshold, survivors[i]);
     if (enough) {
       survivors[i].expect(threshold, maxima[i].greatest());

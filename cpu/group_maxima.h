@@ -18,15 +18,17 @@ class GroupMaxima {
   using Lane = typename Row::Lane;
 
   // Column i holds the maximum of elements i, i + period, ..., as far as they are sampled: one vectorised sweep does
-  // most of the work.
+  // most of the work. `ahead` as in Row::sweep().
+  template <bool ahead = false>
   void sweep(const Row& row, const SearchPlan& plan) {
     const int32_t period = plan.chunk * plan.groups;
     const int32_t stride = max(plan.step / plan.chunk, 1);  // in periods, between those that are sampled
-    row.sweep(0, period, [&](int32_t i, auto lanes, auto) { V::store(columns_ + i, lanes); });
+    row.template sweep<ahead>(0, period, [&](int32_t i, auto lanes, auto) { V::store(columns_ + i, lanes); });
     for (int64_t round = stride; round * period < row.n() && plan.samples(int32_t(round * plan.chunk));
          round += stride) {
       const auto begin = int32_t(round * period);
-      row.sweep(begin, period < row.n() - begin ? begin + period : row.n(), [&](int32_t i, auto lanes, auto) {
+      const int32_t end = period < row.n() - begin ? begin + period : row.n();
+      row.template sweep<ahead>(begin, end, [&](int32_t i, auto lanes, auto) {
         Lane* const at = columns_ + (i - begin);
         V::store(at, V::max(V::load(at), lanes));
       });

@@ -83,9 +83,9 @@ class Row {
     __builtin_prefetch(reinterpret_cast<const char*>(bits_) + i * int64_t(sizeof(Bits)));
   }
 
-  // For a sweep that is at element i and the first to read the row: fetches what it will come to, and at the row's end
-  // what lies behind it, since the CPU by itself does not look beyond the end of a page, of 4 KB. Into the cache behind
-  // the innermost one, which has fewer places to wait for memory in than this takes.
+  // For a sweep that is at element i and the first over all of a row: fetches what it will come to, and at the end what
+  // lies behind the row, since the CPU by itself does not look beyond the end of a page, of 4 KB. Not into the
+  // innermost cache: that has few places to wait for memory in, and each would be taken all the way.
   __attribute__((always_inline)) void fetch_ahead(int32_t i) const {
     constexpr int64_t kAheadBytes = 1 << 13;
     __builtin_prefetch(reinterpret_cast<const char*>(bits_ + i) + kAheadBytes, /*rw=*/0, /*locality=*/2);

@@ -15,9 +15,9 @@ constexpr int64_t kCacheLine = 64;
 
 bool inside(int32_t index, int64_t n) { return index >= 0 && index < n; }
 
-// Asks for elements [begin, end) of a row.
+// Asks for elements [begin, end) of a row. Always inlined, as Row::prefetch() is.
 template <class T>
-void fetch(const T* row, int64_t begin, int64_t end) {
+__attribute__((always_inline)) inline void fetch(const T* row, int64_t begin, int64_t end) {
   constexpr int64_t kStep = kCacheLine / int64_t(sizeof(T));
   for (int64_t c = begin; c < end; c += kStep) __builtin_prefetch(row + c);
 }

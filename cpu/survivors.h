@@ -70,7 +70,7 @@ class Survivors {
   }
 
   // Appends those that are above a lane. `ahead` as in Row::sweep().
-  template <bool ahead>
+  template <bool ahead = false>
   void append_above(const Row& row, int32_t begin, int32_t end, Lane lane) {
     const auto above = V::set1(lane);
     Lane* const to = lanes_;
@@ -87,9 +87,10 @@ class Survivors {
     count_ = size;
   }
 
-  // The same where such elements are rare and the row is long: a few vectors at a time are asked for them.
+  // The same where such elements are rare and the row is long: fetches ahead, and asks vectors for them together that
+  // come from no more than a cache line.
   void append_rare_above(const Row& from, int32_t begin, int32_t end, Lane lane) {
-    constexpr int kVectors = Row::kLanes < 8 ? 4 : 1;
+    constexpr int kVectors = 64 / int(sizeof(typename V::Reg));
     const Row row = from;  // which no store can change, so it stays in registers
     Lane* const to = lanes_;
     int32_t* const index_to = indices_;
@@ -111,7 +112,7 @@ class Survivors {
       }
     }
     count_ = size;
-    append_above<false>(row, i, end, lane);
+    append_above(row, i, end, lane);
   }
 
   Counts count_from(const Pivots<Word>& pivots) const {

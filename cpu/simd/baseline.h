@@ -1,4 +1,4 @@
-// Any machine: the compiler's generic 16-byte vectors (SSE2, NEON), masks and compression lane by lane. Lanes are
+// Any machine: the compiler's generic 16-byte vectors (SSE2 on x86-64), masks and compression lane by lane. Lanes are
 // signed, as SSE2 compares nothing else.
 #pragma once
 
