@@ -14,6 +14,7 @@ import json
 import os
 import time
 from functools import partial
+from math import sqrt
 
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before XLA counts the cores
 
@@ -23,7 +24,7 @@ from plotting import RESULTS, ROOT
 from timing import machine, take_turns
 
 from jax_rtopk import approx_topk, topk
-from jax_rtopk._plan import FEW, fewest_buckets
+from jax_rtopk._plan import fewest_buckets
 
 SECONDS = 6.0
 TARGET = 0.95
@@ -60,12 +61,10 @@ def fit(terms: list[list[float]], times: list[float]) -> list[float]:
 
 def report(cases: list[dict]) -> None:
     """The constants of jax_rtopk/_plan.py."""
-    few, many = ([case for case in cases if (case["k"] > FEW) == above] for above in (False, True))
-    exact_few = fit([[case["n"], case["k"] ** 2] for case in few], [case["ways"]["exact"]["ns"] for case in few])
-    exact_many = fit([[case["n"], case["k"]] for case in many], [case["ways"]["exact"]["ns"] for case in many])
-    print(
-        f"exact: {exact_few[0]} n + {exact_few[1]} k^2 up to a k of {FEW}, {exact_many[0]} n + {exact_many[1]} k beyond"
+    exact = fit(
+        [[case["n"], sqrt(case["n"] * case["k"])] for case in cases], [case["ways"]["exact"]["ns"] for case in cases]
     )
+    print("exact: {} n + {} sqrt(n k)".format(*exact))
     early = [(case, passes, case["ways"][f"max_iter={passes}"]["ns"]) for case in cases for passes in (1, 2)]
     found = fit([[case["n"], passes * case["n"], case["k"]] for case, passes, _ in early], [ns for *_, ns in early])
     print("early stopping: {} n + {} max_iter n + {} k".format(*found))
@@ -75,18 +74,15 @@ def report(cases: list[dict]) -> None:
         for way in case["ways"].values():
             if way.get("num_buckets", 0) < FEWEST_BUCKETS:  # fewer do not fill the vectors
                 continue
-            element, selected = exact_few if k <= FEW else exact_many
-            second = element * way["num_buckets"] * way["bucket_k"] + selected * (k * k if k <= FEW else k)
-            own = [k * k, 0] if k <= FEW else [0, k]
-            terms.append([n * (way["bucket_k"] == j) for j in BUCKET_KS] + own + [1])
+            candidates = way["num_buckets"] * way["bucket_k"]
+            second = exact[0] * candidates + exact[1] * sqrt(candidates * k)
+            terms.append([n * (way["bucket_k"] == j) for j in BUCKET_KS] + [k, 1])
             times.append((way["ns"], second))
     weights = 1 / np.array([ns for ns, _ in times])
     rest = np.array([ns - second for ns, second in times])
     found = np.linalg.lstsq(np.array(terms) * weights[:, None], rest * weights, rcond=None)[0]
-    *elements, squared, linear, row = found.round(3).tolist()
-    print(
-        f"buckets, beside that of the candidates: {squared} k^2 up to {FEW}, {linear} k beyond, {row} a row, and of n:"
-    )
+    *elements, selected, row = found.round(3).tolist()
+    print(f"buckets, beside that of the candidates: {selected} k, {row} a row, and of n:")
     print("   ", ", ".join(f"{x:.2f}" for x in np.interp(range(1, 17), BUCKET_KS, elements)))
 
 

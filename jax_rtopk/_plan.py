@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import sqrt
 from typing import NamedTuple
 
 from jax_rtopk._checks import check_recall, check_row
 from jax_rtopk._early_stop import expected_recall_early_stop
 from jax_rtopk._recall import bucketed_recall
 
-# The cost model, and the only place of it: nanoseconds a row, of one core, to select k of n elements unsorted. For a k
-# above FEW both exact selection, from the candidates of buckets too, and what follows it go another way.
+# The cost model, and the only place of it: nanoseconds a row, of one core, to select k of n elements unsorted.
 # benchmarks/approx_cost.py measures it all and prints these constants; benchmarks/results/approx_cost.json says on what
 # machine.
-FEW = 256  # kMaxRankedK of cpu/policy.h
-# Exact: n * element + k^2 * square up to FEW, n * element + k * selected beyond.
-EXACT_FEW, EXACT_MANY = (0.285, 0.051), (1.17, 1.9)
+# Exact: n * element + sqrt(n * k) * threshold: the larger k is, the more elements pass before the threshold is found.
+EXACT = (0.27, 1.14)
 # Early stopping: n * (element + max_iter * counting) + k * selected.
-EARLY_STOP = (0.61, 0.08, 2.9)
-# Buckets: a row + n * STAGE1[bucket_k - 1] + k^2 * square up to FEW, k * selected beyond; and exact selection from the
-# candidates.
-ROW, ORDER_FEW, ORDER_MANY = 310.0, 0.019, 6.3
-STAGE1 = (0.23, 0.23, 0.29, 0.37, 0.63, 0.69, 0.75, 0.82, 0.91, 1.00, 1.10, 1.19, 1.28, 1.38, 1.47, 1.56)
+EARLY_STOP = (0.62, 0.09, 1.2)
+# Buckets: a row + n * STAGE1[bucket_k - 1] + k * order, and exact selection from the candidates.
+ROW, ORDER = 25.0, 8.2
+STAGE1 = (0.24, 0.26, 0.34, 0.42, 0.74, 0.78, 0.82, 0.86, 0.95, 1.03, 1.12, 1.20, 1.29, 1.37, 1.45, 1.54)
 
 # The recall of early stopping depends on the values a little, beside the ranks: so far below what is expected it was at
 # most, where k is below n / 4 and where it is not.
@@ -45,9 +43,8 @@ class ApproxPlan(NamedTuple):
 
 def exact_cost(n: int, k: int) -> float:
     """What exact selection costs a row."""
-    if k <= FEW:
-        return n * EXACT_FEW[0] + k * k * EXACT_FEW[1]
-    return n * EXACT_MANY[0] + k * EXACT_MANY[1]
+    element, threshold = EXACT
+    return n * element + sqrt(n * k) * threshold
 
 
 def early_stop_cost(n: int, k: int, max_iter: int) -> float:
@@ -60,8 +57,7 @@ def plan_cost(n: int, k: int, num_buckets: int, bucket_k: int) -> float:
     """What a bucket plan costs a row; where each element is a bucket of its own that is exact selection."""
     if num_buckets == n:
         return exact_cost(n, k)
-    order = k * k * ORDER_FEW if k <= FEW else k * ORDER_MANY
-    return ROW + n * STAGE1[bucket_k - 1] + order + exact_cost(num_buckets * bucket_k, k)
+    return ROW + n * STAGE1[bucket_k - 1] + k * ORDER + exact_cost(num_buckets * bucket_k, k)
 
 
 @lru_cache(maxsize=4096)

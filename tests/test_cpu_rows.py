@@ -25,7 +25,7 @@ def assert_selects(x, k, **order):
 def test_a_row_split_over_threads(dtype, kind, largest):
     n = 2**18 + 5
     x = oracle.operand(np.random.default_rng(9), np.dtype(dtype), (1, n), kind)
-    for k in (1, 64, 256):
+    for k in (1, 64, 256, 5000):
         for is_sorted in (True, False):
             assert_selects(x, k, largest=largest, sorted=is_sorted)
 
@@ -49,7 +49,7 @@ def test_dense_results_of_a_row_split_over_threads(dtype, rows):
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64], ids=lambda d: np.dtype(d).name)
 def test_outliers_that_make_the_leading_bits_of_all_others_the_same(dtype, order):
     rng = np.random.default_rng(11)
-    for n, k in ((20, 7), (256, 64), (384, 256), (3000, 100)):
+    for n, k in ((20, 7), (256, 64), (384, 192), (384, 256), (3000, 100), (3000, 700)):
         x = np.array([rng.permutation(10 * n)[:n] for _ in range(5)])
         if order != "shuffled":
             x = np.sort(x, axis=1)[:, :: 1 if order == "ascending" else -1]
@@ -73,6 +73,7 @@ def test_ascending_row():
     x = np.arange(2**18, dtype=np.int32)[None]
     oracle.assert_same(topk(jnp.asarray(x), 3).indices, np.array([[2**18 - 1, 2**18 - 2, 2**18 - 3]], np.int32))
     oracle.assert_same(topk_mask(jnp.asarray(x), 100), oracle.mask(x, 100))
+    oracle.assert_same(topk(jnp.asarray(x), 3000).indices[0], x[0, :-3001:-1])
 
 
 @pytest.mark.large

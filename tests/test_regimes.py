@@ -37,6 +37,9 @@ def assert_selects(backend, x, k, max_iter):
     [
         (1023, 100, None),
         (1024, 1024, None),
+        (1024, 160, None),
+        (1024, 512, None),
+        (1024, 513, None),
         (1025, 64, 2),
         (4096, 1, None),
         (4096, 2000, None),
