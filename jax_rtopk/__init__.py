@@ -9,7 +9,7 @@ from jax_rtopk._plan import BucketPlan, plan_buckets
 from jax_rtopk._recall import expected_recall, recall_variance
 from jax_rtopk._result import TopK
 from jax_rtopk._sharded import sharded_topk
-from jax_rtopk._sparse import neighbor_sum, sparse_dense_matmul
+from jax_rtopk._sparse import neighbor_sum, sampled_dense_matmul, sparse_dense_matmul
 from jax_rtopk._topk import export_disabled_checks, topk, topk_mask, topk_sparsify
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "neighbor_sum",
     "plan_buckets",
     "recall_variance",
+    "sampled_dense_matmul",
     "sharded_topk",
     "sparse_dense_matmul",
     "topk",

@@ -9,8 +9,15 @@ from jax.typing import ArrayLike
 from jax_rtopk._checks import check_implementation
 from jax_rtopk._graph import CSRGraph, check_graph
 from jax_rtopk._rows import Implementation
-from jax_rtopk._sparse_checks import check_count, check_floats, check_same_dtype, check_sparse_rows
-from jax_rtopk._sparse_primitive import sum_of_neighbors, sum_of_rows
+from jax_rtopk._sparse_checks import (
+    check_count,
+    check_floats,
+    check_same_dtype,
+    check_same_length,
+    check_sampled_rows,
+    check_sparse_rows,
+)
+from jax_rtopk._sparse_primitive import products_with_rows, sum_of_neighbors, sum_of_rows
 
 
 def sparse_dense_matmul(
@@ -57,9 +64,61 @@ def sparse_dense_matmul(
     name = "sparse_dense_matmul"
     entries, places = check_sparse_rows(name, values, indices)
     dense = check_floats(name, "weight", weight, ("n", "d"))
-    check_same_dtype(name, "weight", dense, entries)
+    check_same_dtype(name, "weight", dense, "values", entries)
     check_implementation(name, implementation)
     return sum_of_rows(entries, dense, places, implementation=implementation)
+
+
+def sampled_dense_matmul(
+    x: ArrayLike, weight: ArrayLike, indices: ArrayLike, *, implementation: Implementation | None = None
+) -> jax.Array:
+    """Of the product of two dense matrices, `x @ weight.T`, k elements a row: those that the indices name.
+
+    `out[r, t]` is the inner product of `x[r]` with `weight[indices[r, t]]`. This is the sampled dense-dense matrix
+    multiplication (SDDMM; Gale et al., arXiv 2006.10901), and the counterpart of `sparse_dense_matmul`: the derivatives
+    of each are made of the other. It spares the encoder of a TopK autoencoder its dense gradients. Select from scores
+    that no gradient goes through, then make the k that stay once more:
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jax_rtopk import sampled_dense_matmul, topk
+    >>> weight = jnp.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+    >>> x = jnp.array([[3.0, 1.0]])
+    >>> indices = topk(jax.lax.stop_gradient(x @ weight.T), 2, sorted=False).indices
+    >>> print(sampled_dense_matmul(x, weight, indices))
+    [[3. 8.]]
+
+    Differentiable in `x` and `weight`, in forward and reverse mode to any order; vmap, scan, checkpoint and the like
+    all work. Nothing of size rows times n or rows times k times d is made, nor is it for the derivatives. Rows that are
+    sharded over devices stay where they are, without a collective; where d is sharded the result is summed over the
+    devices, and so is the derivative by a weight that all of them have.
+
+    The products are rounded, then added in an order that d alone determines, each element of the result for itself, so
+    it does not depend on the number of threads. The derivative by `weight` is added up in order of the rows. 16-bit
+    floats are summed in float32, and rounded once. (The pure-JAX implementation may add in another order.)
+
+    Arguments:
+        x: `[..., d]`, of dtype float32, bfloat16, float16 or float64.
+        weight: `[n, d]`, of the dtype of `x`.
+        indices: int32 `[..., k]`, in any order; what an index asks for that is not in `[0, n)` is zero, and takes part
+            in nothing.
+        implementation: as of `sparse_dense_matmul`.
+
+    Returns:
+        `[..., k]`, of the dtype of `x`.
+
+    Raises:
+        TypeError: if an argument is no array or of another dtype, or `implementation` is no str.
+        ValueError: if shapes do not fit together, or `implementation` is none of these.
+        NotImplementedError: if `implementation="native"` and there is no native code for the platform.
+    """
+    name = "sampled_dense_matmul"
+    rows, places = check_sampled_rows(name, x, indices)
+    dense = check_floats(name, "weight", weight, ("n", "d"))
+    check_same_dtype(name, "weight", dense, "x", rows)
+    check_same_length(name, rows, dense)
+    check_implementation(name, implementation)
+    return products_with_rows(rows, dense, places, implementation=implementation)
 
 
 def neighbor_sum(
@@ -115,7 +174,7 @@ def neighbor_sum(
             f"{entries.shape}. Make the graph with num_sources={entries.shape[0]}."
         )
     weights = jnp.ones(edges.neighbors.shape, entries.dtype) if edges.weights is None else edges.weights
-    check_same_dtype(name, "graph.weights", weights, entries)
+    check_same_dtype(name, "graph.weights", weights, "values", entries)
     length = check_count(name, "n", n)
     check_implementation(name, implementation)
     arrays = (edges.indptr, edges.neighbors, edges.out_indptr, edges.out_neighbors, edges.out_edges)

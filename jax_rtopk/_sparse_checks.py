@@ -56,8 +56,7 @@ def check_sparse_rows(
     """Values and indices of one shape, as `topk` returns them."""
     floats = check_floats(name, "values", values, axes)
     integers = check_integers(name, "indices", indices, axes)
-    if floats.ndim == 0:
-        raise ValueError(f"{name}: values must have at least one axis, got a scalar. Reshape it to (1,).")
+    _check_has_axis(name, "values", floats)
     if floats.shape != integers.shape:
         raise ValueError(
             f"{name}: values and indices must have the same shape, as topk returns them, got {floats.shape} and "
@@ -66,11 +65,39 @@ def check_sparse_rows(
     return floats, integers
 
 
-def check_same_dtype(name: str, argument: str, array: jax.Array, values: jax.Array) -> None:
-    """That an argument has the dtype of the values."""
-    if array.dtype != values.dtype:
+def check_sampled_rows(name: str, x: Any, indices: Any) -> tuple[jax.Array, jax.Array]:
+    """Dense rows, and as many rows of indices."""
+    floats = check_floats(name, "x", x)
+    integers = check_integers(name, "indices", indices)
+    _check_has_axis(name, "x", floats)
+    _check_has_axis(name, "indices", integers)
+    if floats.shape[:-1] != integers.shape[:-1]:
+        raise ValueError(
+            f"{name}: x and indices must have the same shape but for their last axes, got {floats.shape} and "
+            f"{integers.shape}. Broadcast one of them, with jax.numpy.broadcast_to."
+        )
+    return floats, integers
+
+
+def _check_has_axis(name: str, argument: str, array: jax.Array) -> None:
+    if array.ndim == 0:
+        raise ValueError(f"{name}: {argument} must have at least one axis, got a scalar. Reshape it to (1,).")
+
+
+def check_same_length(name: str, x: jax.Array, weight: jax.Array) -> None:
+    """That there are inner products of the rows of both."""
+    if x.shape[-1] != weight.shape[-1]:
+        raise ValueError(
+            f"{name}: x[..., d] and weight[n, d] must have rows of the same length, got shapes {x.shape} and "
+            f"{weight.shape}. Of a weight as for x @ weight pass weight.T."
+        )
+
+
+def check_same_dtype(name: str, argument: str, array: jax.Array, other: str, like: jax.Array) -> None:
+    """That an argument has the dtype of another."""
+    if array.dtype != like.dtype:
         raise TypeError(
-            f"{name}: {argument} must be of the dtype of values, got {array.dtype} and {values.dtype}. Convert one of "
+            f"{name}: {argument} must be of the dtype of {other}, got {array.dtype} and {like.dtype}. Convert one of "
             "them, with astype."
         )
 

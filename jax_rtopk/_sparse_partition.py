@@ -128,14 +128,19 @@ def _infer(layout: Layout, mesh: Any, shapes: Sequence[Any], _: Any) -> NamedSha
 
 def _partition(native: Any, layout: Layout, mesh: Any, shapes: Sequence[Any], _: Any) -> Any:
     sharded = layout.sharded(shapes)
-    summed = layout.summed(sharded)
+    operands = tuple(NamedSharding(mesh, layout.spec(name, sharded)) for name in layout.operands)
+    result = NamedSharding(mesh, layout.spec(layout.result, sharded))
+    return mesh, _on_each_device(native, layout.summed(sharded)), result, operands
 
-    def on_each_device(*operands: jax.Array) -> jax.Array:
-        result: jax.Array = native(*operands)
+
+def _on_each_device(bind: Callable[..., jax.Array], summed: tuple[str, ...]) -> Callable[..., jax.Array]:
+    """`bind` of what each device has, and then the sum of these parts over the mesh axes `summed`."""
+
+    def parts(*operands: jax.Array) -> jax.Array:
+        result = bind(*operands)
         return lax.psum(result, summed) if summed else result
 
-    operands = tuple(NamedSharding(mesh, layout.spec(name, sharded)) for name in layout.operands)
-    return mesh, on_each_device, NamedSharding(mesh, layout.spec(layout.result, sharded)), operands
+    return parts
 
 
 def call(bind: Callable[..., jax.Array], layout: Layout, *operands: jax.Array) -> jax.Array:
@@ -150,19 +155,24 @@ def call(bind: Callable[..., jax.Array], layout: Layout, *operands: jax.Array) -
         for operand, aval, spec in zip(operands, avals, specs, strict=True)
     )
     explicit = {axis for aval in avals for axis in aval.sharding.mesh.explicit_axes}
-    mapped = jax.shard_map(bind, in_specs=specs, out_specs=layout.spec(layout.result, sharded), axis_names=explicit)
+    mapped = jax.shard_map(
+        _on_each_device(bind, layout.summed(sharded)),
+        in_specs=specs,
+        out_specs=layout.spec(layout.result, sharded),
+        axis_names=explicit,
+    )
     result: jax.Array = mapped(*parts)
     return result
 
 
-def check_mesh(implementation: str | None) -> str | None:
+def check_mesh(name: str, implementation: str | None) -> str | None:
     """The implementation to use where the call is traced: in a shard_map over some of the mesh axes, pure JAX."""
     kinds = set(jax.sharding.get_abstract_mesh().axis_types)
     if len(kinds) == 1 or AxisType.Manual not in kinds:
         return implementation
     if implementation == "native":
         raise NotImplementedError(
-            'sparse_dense_matmul: implementation="native" must not be called in a jax.shard_map over some of the mesh '
+            f'{name}: implementation="native" must not be called in a jax.shard_map over some of the mesh '
             "axes. Leave axis_names out, or pass implementation=None to use pure JAX there."
         )
     return "xla"

@@ -186,13 +186,10 @@ def _batch_by_rows(
     return (result.reshape(size, n, result.shape[-1]) if weight is None else result), 0
 
 
+_SAMPLED_DOT = Operation("sampled_dot", _sparse_xla.sampled_dot, _values_of, _VALUES)
 _GATHER_SUM = Operation("gather_sum", _sparse_xla.gather_sum, _rows_of, _ROWS)
 sampled_dot_p, gather_sum_p, scatter_add_p = _family(
-    (
-        Operation("sampled_dot", _sparse_xla.sampled_dot, _values_of, _VALUES),
-        _GATHER_SUM,
-        Operation("scatter_add", _sparse_xla.scatter_add, _weight_of, _WEIGHT),
-    ),
+    (_SAMPLED_DOT, _GATHER_SUM, Operation("scatter_add", _sparse_xla.scatter_add, _weight_of, _WEIGHT)),
     _batch_by_rows,
     _sparse_partition.lower,
 )
@@ -200,18 +197,36 @@ sampled_dot_p, gather_sum_p, scatter_add_p = _family(
 
 def sum_of_rows(values: jax.Array, weight: jax.Array, indices: jax.Array, *, implementation: str | None) -> jax.Array:
     """`[..., d]`, what `sparse_dense_matmul` returns."""
+    return _product("sparse_dense_matmul", gather_sum_p, _GATHER_SUM, values, weight, indices, implementation)
 
+
+def products_with_rows(
+    rows: jax.Array, weight: jax.Array, indices: jax.Array, *, implementation: str | None
+) -> jax.Array:
+    """`[..., k]`, what `sampled_dense_matmul` returns."""
+    return _product("sampled_dense_matmul", sampled_dot_p, _SAMPLED_DOT, rows, weight, indices, implementation)
+
+
+def _product(
+    name: str,
+    primitive: Primitive,
+    operation: Operation,
+    first: jax.Array,
+    weight: jax.Array,
+    indices: jax.Array,
+    implementation: str | None,
+) -> jax.Array:
     def bind(*operands: jax.Array) -> jax.Array:
-        result: jax.Array = gather_sum_p.bind(
+        result: jax.Array = primitive.bind(
             *vary_alike(*operands),
             n=weight.shape[0],
-            implementation=_sparse_partition.check_mesh(implementation),
+            implementation=_sparse_partition.check_mesh(name, implementation),
             devices=_sparse_partition.needs_devices(),
         )
         return result
 
-    layout = _sparse_partition.Layout.of(_GATHER_SUM, indices.ndim - 1)
-    return _sparse_partition.call(bind, layout, values, weight, indices)
+    layout = _sparse_partition.Layout.of(operation, indices.ndim - 1)
+    return _sparse_partition.call(bind, layout, first, weight, indices)
 
 
 # Sums over neighbors. The factors are weights[edges], values[sources, k] and dense[targets, n], the structure is

@@ -1,4 +1,4 @@
-"""sparse_dense_matmul and neighbor_sum: values, derivatives and transformations, on every back end."""
+"""The sparse functions: values, derivatives and transformations, on every back end."""
 
 from functools import partial
 
@@ -11,7 +11,15 @@ import pytest
 import sparse_oracle
 from jax.test_util import check_grads
 
-from jax_rtopk import CSRGraph, _native, export_disabled_checks, neighbor_sum, sparse_dense_matmul, topk
+from jax_rtopk import (
+    CSRGraph,
+    _native,
+    export_disabled_checks,
+    neighbor_sum,
+    sampled_dense_matmul,
+    sparse_dense_matmul,
+    topk,
+)
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -74,7 +82,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("dtype", "kind", "name"), CASES, ids=str)
-def test_matmul_and_its_derivatives(backend, dtype, kind, name):
+def test_matmuls_and_their_derivatives(backend, dtype, kind, name):
+    """What each of the two returns is a derivative of the other, and they have the third in common."""
     rng = np.random.default_rng(0)
     rows, k, n, d = SHAPES[name]
     values, weight = floats(rng, (*rows, k), dtype, kind), floats(rng, (n, d), dtype, kind)
@@ -82,23 +91,28 @@ def test_matmul_and_its_derivatives(backend, dtype, kind, name):
 
     @jax.jit
     def function(values, indices, weight, cotangent):
-        out, pullback = jax.vjp(lambda v, w: sparse_dense_matmul(v, indices, w), values, weight)
-        return out, *pullback(cotangent)
+        rows, pullback = jax.vjp(lambda v, w: sparse_dense_matmul(v, indices, w), values, weight)
+        sampled, pullback_sampled = jax.vjp(lambda x, w: sampled_dense_matmul(x, w, indices), cotangent, weight)
+        return (rows, *pullback(cotangent)), (sampled, *pullback_sampled(values))
 
     with oracle.x64_for(dtype):
-        got, by_values, by_weight = function(values, indices, weight, cotangent)
-        check(backend, got, sparse_oracle.gather_sum(values, indices, weight), kind, k)
-        check(backend, by_values, sparse_oracle.sampled_dot(cotangent, indices, weight), kind, d)
-        check(backend, by_weight, sparse_oracle.scatter_add(values, indices, cotangent, n), kind, values.size)
+        (rows, by_values, by_weight), (sampled, by_x, by_sampled_weight) = function(values, indices, weight, cotangent)
+        for got in (rows, by_x):
+            check(backend, got, sparse_oracle.gather_sum(values, indices, weight), kind, k)
+        for got in (by_values, sampled):
+            check(backend, got, sparse_oracle.sampled_dot(cotangent, indices, weight), kind, d)
+        for got in (by_weight, by_sampled_weight):
+            check(backend, got, sparse_oracle.scatter_add(values, indices, cotangent, n), kind, values.size)
 
 
 @once
 @pytest.mark.parametrize(("rows", "k", "n", "d"), [(0, 3, 4, 5), (4, 0, 3, 5), (4, 2, 0, 5), (4, 2, 3, 0)])
-def test_empty_matmul(rows, k, n, d):
+def test_empty_matmuls(rows, k, n, d):
     values, indices, weight = jnp.ones((rows, k)), jnp.zeros((rows, k), jnp.int32), jnp.ones((n, d))
     out, pullback = jax.vjp(lambda v, w: sparse_dense_matmul(v, indices, w, implementation="native"), values, weight)
     by_values, by_weight = pullback(out)
-    for got, like in ((out, np.zeros((rows, d))), (by_values, values), (by_weight, weight)):
+    sampled = sampled_dense_matmul(jnp.ones((rows, d)), weight, indices, implementation="native")
+    for got, like in ((out, np.zeros((rows, d))), (by_values, values), (by_weight, weight), (sampled, values)):
         assert got.shape == like.shape
         assert not got.any()
 
@@ -288,6 +302,16 @@ def by_dense(values, weight):
     return dense(values) @ weight
 
 
+def our_samples(values, weight):
+    return sampled_dense_matmul(values, weight[:, :3], INDICES)
+
+
+def dense_samples(values, weight):
+    everything = jnp.pad(values @ weight[:, :3].T, ((0, 0), (0, 1)))
+    to = np.where(sparse_oracle.inside(INDICES, 7), INDICES, 7)
+    return jnp.take_along_axis(everything, to, axis=-1)
+
+
 def our_neighbors(values, weight):
     """With weights of the edges that the second argument has a part in."""
     graph = CSRGraph(weights=EDGE_WEIGHTS[GRAPH_ORDER] * weight.sum(), **GRAPH_ARRAYS)
@@ -299,7 +323,11 @@ def dense_neighbors(values, weight):
     return jnp.zeros((6, 7)).at[TARGETS].add(edge_weights[:, None] * dense(values)[SOURCES])
 
 
-FUNCTIONS = {"matmul": (ours, by_dense), "neighbors": (our_neighbors, dense_neighbors)}
+FUNCTIONS = {
+    "matmul": (ours, by_dense),
+    "sampled": (our_samples, dense_samples),
+    "neighbors": (our_neighbors, dense_neighbors),
+}
 
 
 def stacked(x):
@@ -333,9 +361,14 @@ TRANSFORMS = {
     )(w),
 }
 
-# The rules are the same; batches alone are made in another way.
+# The rules are the same; batches of graphs alone are made in another way.
 OF_NEIGHBORS = ("jacobians", "hessian", "vmap of values", "vmap of both", "vmap of grad", "scan")
-TRANSFORMS_OF = [("matmul", name) for name in TRANSFORMS] + [("neighbors", name) for name in OF_NEIGHBORS]
+OF_SAMPLED = ("hessian", "vmap of both", "scan")
+TRANSFORMS_OF = [
+    *(("matmul", name) for name in TRANSFORMS),
+    *(("sampled", name) for name in OF_SAMPLED),
+    *(("neighbors", name) for name in OF_NEIGHBORS),
+]
 
 
 @once
@@ -395,7 +428,7 @@ def test_no_dtype_is_weak():
 
 def test_nothing_of_size_rows_k_d_is_made():
     def loss(v, w):
-        return (sparse_dense_matmul(v, INDICES, w) ** 2).sum()
+        return (sampled_dense_matmul(sparse_dense_matmul(v, INDICES, w), w, INDICES) ** 2).sum()
 
     compiled = jax.jit(jax.grad(loss, (0, 1))).lower(jnp.ones((6, 3)), jnp.ones((7, 5))).compile()
     for shape in ("6,3,5", "3,6,5", "6,5,3", "18,5", "5,18"):
@@ -422,9 +455,36 @@ def test_topk_autoencoder():
 
 
 @once
+def test_encoder_without_dense_gradients():
+    """The other half: its gradients are the dense encoder's, and no dense array is in what makes them."""
+    rng = np.random.default_rng(15)
+    x, encoder, bias = (jnp.asarray(rng.standard_normal(shape), np.float32) for shape in ((8, 12), (40, 12), (40,)))
+
+    def scores(x, encoder, bias):
+        return x @ encoder.T + bias
+
+    @jax.jit
+    def kept(x, encoder, bias):
+        indices = topk(jax.lax.stop_gradient(scores(x, encoder, bias)), 5, sorted=False).indices
+        return sampled_dense_matmul(x, encoder, indices) + bias[indices]
+
+    def dense_kept(x, encoder, bias):
+        return topk(scores(x, encoder, bias), 5, sorted=False).values
+
+    (got, pullback), (want, dense_pullback) = (jax.vjp(f, x, encoder, bias) for f in (kept, dense_kept))
+    jax.tree.map(
+        lambda g, w: np.testing.assert_allclose(g, w, rtol=2e-4, atol=2e-4),
+        (got, pullback(jnp.cos(got))),
+        (want, dense_pullback(jnp.cos(want))),
+    )
+    assert "f32[8,40]" not in jax.jit(pullback).lower(got).compile().as_text()
+
+
+@once
 def test_export():
     def function(values, weight, graph):
-        return sparse_dense_matmul(values, INDICES, weight), neighbor_sum(graph, values, INDICES, 7)
+        decoded = sparse_dense_matmul(values, INDICES, weight)
+        return decoded, sampled_dense_matmul(decoded, weight, INDICES), neighbor_sum(graph, values, INDICES, 7)
 
     graph = CSRGraph.from_edges(SOURCES, TARGETS, 6)
     operands = (jnp.ones((6, 3)), jnp.ones((7, 5)), graph)
@@ -439,15 +499,21 @@ def test_export_with_a_symbolic_batch():
     (rows,) = jax.export.symbolic_shape("rows")
     shapes = [jax.ShapeDtypeStruct((rows, 3), t) for t in (jnp.float32, jnp.int32)]
     weight = jnp.ones((7, 5))
+
+    def function(values, indices):
+        rows, pullback = jax.vjp(lambda v, w: sparse_dense_matmul(v, indices, w), values, weight)
+        return *pullback(jnp.ones_like(rows)), sampled_dense_matmul(jnp.ones_like(rows), weight, indices)
+
     targets = [
         native.target(name) for native in _native.BACKENDS.values() for name in _native.SPARSE
     ]  # the emulator's too
     exported = jax.export.export(
-        jax.jit(lambda v, i: jax.grad(lambda v, w: sparse_dense_matmul(v, i, w).sum(), (0, 1))(v, weight)),
+        jax.jit(function),
         disabled_checks=list(map(jax.export.DisabledSafetyCheck.custom_call, targets)),
     )(*shapes)
-    by_values, by_weight = exported.call(jnp.ones((6, 3)), INDICES)
+    by_values, by_weight, sampled = exported.call(jnp.ones((6, 3)), INDICES)
     np.testing.assert_array_equal(by_values, 5.0 * sparse_oracle.inside(INDICES, 7))
+    np.testing.assert_array_equal(sampled, by_values)
     counts = np.bincount(INDICES[sparse_oracle.inside(INDICES, 7)], minlength=7)
     np.testing.assert_array_equal(by_weight, np.repeat(counts[:, None], 5, 1))
 

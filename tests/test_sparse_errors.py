@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jax_rtopk import CSRGraph, _native, neighbor_sum, sparse_dense_matmul
+from jax_rtopk import CSRGraph, _native, neighbor_sum, sampled_dense_matmul, sparse_dense_matmul
 
 V, I, W = jnp.ones((3, 2)), jnp.zeros((3, 2), jnp.int32), jnp.ones((5, 4))  # noqa: E741
 NODES = jnp.array([0, 1, 2])
@@ -42,9 +42,31 @@ def test_matmul(operands, error, rule, fix):
         sparse_dense_matmul(*operands)
 
 
-def test_implementation():
-    with pytest.raises(ValueError, match=r'^sparse_dense_matmul: implementation must be None, "native" or "xla"'):
-        sparse_dense_matmul(V, I, W, implementation="cuda")
+X = jnp.ones((3, 4))
+SAMPLED = {
+    "integers": ((I, W, I), TypeError, "x must be of dtype float32, .* got int32", "x.astype"),
+    "float indices": ((X, W, V), TypeError, "indices must be of dtype int32, got float32", "indices.astype"),
+    "two dtypes": ((X, W.astype(jnp.float16), I), TypeError, "dtype of x, got float16 and float32", "astype"),
+    "rows": ((X, W, I[:2]), ValueError, r"shape but for their last axes, got \(3, 4\) and \(2, 2\)", "broadcast_to"),
+    "scalar x": ((X[0, 0], W, I[0]), ValueError, "x must have at least one axis, got a scalar", "Reshape"),
+    "scalar indices": ((X[0], W, I[0, 0]), ValueError, "indices must have at least one axis, got a scalar", "Reshape"),
+    "weights": ((X, W[None], I), ValueError, r"weight must have 2 axes, weight\[n, d\], got shape \(1, 5, 4\)", "vmap"),
+    "transposed": ((X, W.T, I), ValueError, r"same length, got shapes \(3, 4\) and \(4, 5\)", r"weight\.T"),
+}
+
+
+@pytest.mark.parametrize(("operands", "error", "rule", "fix"), SAMPLED.values(), ids=SAMPLED)
+def test_sampled_matmul(operands, error, rule, fix):
+    with pytest.raises(error, match=f"^sampled_dense_matmul: .*{rule}.*{fix}"):
+        sampled_dense_matmul(*operands)
+
+
+@pytest.mark.parametrize(
+    ("function", "operands"), [(sparse_dense_matmul, (V, I, W)), (sampled_dense_matmul, (X, W, I))]
+)
+def test_implementation(function, operands):
+    with pytest.raises(ValueError, match=rf'^{function.__name__}: implementation must be None, "native" or "xla"'):
+        function(*operands, implementation="cuda")
 
 
 def test_native_where_there_is_none(monkeypatch):
@@ -52,6 +74,8 @@ def test_native_where_there_is_none(monkeypatch):
     jax.clear_caches()
     with pytest.raises(NotImplementedError, match="needs native code for the platform, got cpu"):
         sparse_dense_matmul(V, I, W, implementation="native")
+    with pytest.raises(NotImplementedError, match="needs native code for the platform, got cpu"):
+        sampled_dense_matmul(X, W, I, implementation="native")
     with pytest.raises(NotImplementedError, match="needs native code for the platform, got cpu"):
         neighbor_sum(GRAPH, V, I, 4, implementation="native")
 

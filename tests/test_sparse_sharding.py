@@ -1,5 +1,7 @@
 """Sharded programs with sparse operations: rows stay where they are, and only sums over them are moved."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from test_sharding import COLLECTIVE
 
-from jax_rtopk import CSRGraph, neighbor_sum, sparse_dense_matmul
+from jax_rtopk import CSRGraph, neighbor_sum, sampled_dense_matmul, sparse_dense_matmul
 
 pytestmark = [pytest.mark.usefixtures("backend"), pytest.mark.not_emulated]
 
@@ -23,6 +25,14 @@ ALL = (VALUES, INDICES, WEIGHT)
 
 def grads(values, indices, weight):
     return jax.grad(lambda v, w: (sparse_dense_matmul(v, indices, w) ** 2).sum(), (0, 1))(values, weight)
+
+
+X = RNG.standard_normal((8, 4, 8)).astype(np.float32)
+
+
+def sampled_and_grads(x, weight, indices):
+    out, pullback = jax.vjp(lambda x, w: sampled_dense_matmul(x, w, indices), x, weight)
+    return out, *pullback(out)
 
 
 def assert_close(got, want):
@@ -48,6 +58,23 @@ def test_auto(backend, mesh, rows, weight, reduced):
         by_values, by_weight = backward(*operands)
         assert by_values.sharding.is_equivalent_to(operands[0].sharding, 3)
         assert by_weight.sharding.is_equivalent_to(operands[2].sharding, 2)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_sampled(backend, mesh, kind):
+    """The result is summed over the devices of the columns, the derivative by the weight over those of the rows."""
+    with jax.sharding.set_mesh(mesh(kind)):
+        x, weight, indices = (
+            jax.device_put(array, spec)
+            for array, spec in ((X, P("a", None, "b")), (WEIGHT, P(None, "b")), (INDICES, P("a")))
+        )
+        compiled = jax.jit(sampled_and_grads).lower(x, weight, indices).compile()
+        got = compiled(x, weight, indices)
+    assert_close(got, sampled_and_grads(X, WEIGHT, INDICES))
+    if backend.native and len(x.devices()) > 1:
+        assert COLLECTIVE.findall(compiled.as_text()) == ["all-reduce"] * 2
+        for array, like in zip(got, (indices, x, weight), strict=True):
+            assert array.sharding.is_equivalent_to(like.sharding, array.ndim)
 
 
 def test_rows_and_weight_over_the_same_axis(mesh):
@@ -111,18 +138,24 @@ def test_shard_map(mesh):
 
 
 def test_shard_map_over_some_mesh_axes(mesh):
-    def mapped(implementation):
-        return jax.shard_map(
-            lambda v, i, w: sparse_dense_matmul(v, i, w, implementation=implementation),
-            mesh=mesh(AxisType.Auto),
-            in_specs=(P("a"), P("a"), P()),
-            out_specs=P("a"),
-            axis_names={"a"},
+    def mapped(function, *in_specs, **options):
+        return jax.jit(
+            jax.shard_map(
+                partial(function, **options),
+                mesh=mesh(AxisType.Auto),
+                in_specs=in_specs,
+                out_specs=P("a"),
+                axis_names={"a"},
+            )
         )
 
-    assert_close(jax.jit(mapped(None))(*ALL), sparse_dense_matmul(*ALL))
-    with pytest.raises(NotImplementedError, match=r"shard_map over some of the mesh axes. Leave axis_names out"):
-        jax.jit(mapped("native"))(*ALL)
+    rows, weight = P("a"), P()
+    assert_close(mapped(sparse_dense_matmul, rows, rows, weight)(*ALL), sparse_dense_matmul(*ALL))
+    rule = "must not be called in a jax.shard_map over some of the mesh axes. Leave axis_names out"
+    with pytest.raises(NotImplementedError, match=f'^sparse_dense_matmul: implementation="native" {rule}'):
+        mapped(sparse_dense_matmul, rows, rows, weight, implementation="native")(*ALL)
+    with pytest.raises(NotImplementedError, match=f'^sampled_dense_matmul: implementation="native" {rule}'):
+        mapped(sampled_dense_matmul, rows, weight, rows, implementation="native")(X, WEIGHT, INDICES)
 
 
 def test_neighbors(mesh):
