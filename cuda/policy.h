@@ -96,6 +96,15 @@ constexpr int bucket_columns(int levels, int item_bytes) {
   return most < fit ? most : fit;
 }
 
+// Whether the queues take the elements of kBucketLines lines as one. It must pay to find out afterwards which of these
+// an element was: with one level it does from kSpanLines lines on. Wider lanes cost too much to compare.
+enum class Spans { kNever, kIfLong, kAlways };
+inline constexpr unsigned kSpanLines = 12;
+constexpr Spans spans(int levels, size_t lane_bytes) {
+  if (levels > 2 || lane_bytes > 4) return Spans::kNever;
+  return levels == 1 ? Spans::kIfLong : Spans::kAlways;
+}
+
 // How many blocks with such queues a multiprocessor is to hold at least.
 constexpr int bucket_blocks(int threads, int levels, int item_bytes) {
   const int words = levels * bucket_columns(levels < 1 ? 1 : levels, item_bytes) * (item_bytes == 8 ? 3 : 2);

@@ -21,6 +21,7 @@ class BucketStream {
   using Word = WordOf<Bits>;
   static constexpr bool kHasSigned = sizeof(Bits) > 1;                           // bytes are not worth the code
   static constexpr int kColumns = policy::bucket_columns(levels, sizeof(Bits));  // of a thread, side by side
+  static constexpr policy::Spans kSpans = policy::spans(levels, sizeof(Word));
 
   RTOPK_DEVICE BucketStream(const RowView<Bits>& row, unsigned columns, const Candidates<Word>& candidates)
       : row_(row),
@@ -57,55 +58,95 @@ class BucketStream {
   template <class Lanes>
   using Queues = Queue<Lanes>[kColumns];
 
+  // The lines that a thread has still to read: the index of its first element in the first of them, and their number.
+  struct Lines {
+    unsigned at, count;
+  };
+
   // An element's tag is the index of the element of its line that is in the first of the thread's columns.
   template <class Lanes>
   RTOPK_DEVICE void fill(const Lanes& lanes, unsigned column, Queues<Lanes>& queues) const {
-    unsigned at = column - skipped_;
-    unsigned lines = end_ >= column + kColumns ? (end_ - kColumns - column) / columns_ + 1 : 0;
+    using policy::Spans;
+    Lines left{column - skipped_, end_ >= column + kColumns ? (end_ - kColumns - column) / columns_ + 1 : 0};
+    if (kSpans == Spans::kAlways || (kSpans == Spans::kIfLong && columns_ <= row_.n / policy::kSpanLines)) {
+      if constexpr (kSpans != Spans::kNever) {
+        SpanQueue<typename Lanes::Lane, Lanes::kLowest, levels> spans[kColumns];
+        take_most(lanes, column, left, spans);
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) queues[j] = spans[j].elements(columns_);
+      }
+    } else {
+      take_most(lanes, column, left, queues);
+    }
+    if (left.count > 0) {
+      take_lines<false>(lanes, left.at, left.count, queues);
+      left.at += left.count * columns_;
+    }
+    if (left.at + skipped_ < end_) take_piece(lanes, left.at, queues);
+  }
+
+  // All but the last lines, of which there are less than kLines.
+  template <class Lanes, class ColumnQueue>
+  RTOPK_DEVICE void take_most(const Lanes& lanes, unsigned column, Lines& left, ColumnQueue (&queues)[kColumns]) const {
     if (column < skipped_) {
-      take_piece(lanes, at, queues);
-      at += columns_;
-      lines = lines > 0 ? lines - 1 : 0;
+      take_piece(lanes, left.at, queues);
+      left.at += columns_;
+      left.count = left.count > 0 ? left.count - 1 : 0;
     }
-    for (; lines >= kLines; lines -= kLines) {
-      take_lines<true>(lanes, at, kLines, queues);
-      at += kLines * columns_;
+#pragma unroll 1
+    for (; left.count >= kLines; left.count -= kLines) {
+      take_lines<true>(lanes, left.at, kLines, queues);
+      left.at += kLines * columns_;
     }
-    if (lines > 0) {
-      take_lines<false>(lanes, at, lines, queues);
-      at += lines * columns_;
-    }
-    if (at + skipped_ < end_) take_piece(lanes, at, queues);
   }
 
   // A few lines at once, so that all are under way in memory while the first is awaited.
   static constexpr unsigned kLines = policy::kBucketLines;
-  template <bool kAll, class Lanes>
-  RTOPK_DEVICE void take_lines(const Lanes& lanes, unsigned at, unsigned count, Queues<Lanes>& queues) const {
+  template <bool kAll, class Lanes, class ColumnQueue>
+  RTOPK_DEVICE void take_lines(const Lanes& lanes, unsigned at, unsigned count, ColumnQueue (&queues)[kColumns]) const {
     Pack<Bits, kColumns> bits[kLines];
+    const size_t line_length = unforeseen(columns_);  // so that each address is one multiplication and addition
 #pragma unroll
     for (unsigned line = 0; line < kLines; ++line)
-      if (kAll || line < count) bits[line] = row_.data.template load_pack<kColumns>(at + line * columns_);
+      if (kAll || line < count) bits[line] = row_.data.template load_pack<kColumns>(at + line * line_length);
+    Span<typename Lanes::Lane, Lanes::kLowest> spans[kColumns];
 #pragma unroll
     for (unsigned line = 0; line < kLines; ++line) {
       if (!kAll && line >= count) break;
       typename Lanes::Lane of_line[kColumns];
       lanes.of(bits[line], of_line);
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) queues[j].insert(of_line[j], at + line * columns_);
+      for (int j = 0; j < kColumns; ++j) {
+        if constexpr (ColumnQueue::kSpans) {
+          spans[j].lanes[line] = of_line[j];
+        } else {
+          queues[j].insert(of_line[j], at + line * columns_);
+        }
+      }
+    }
+    if constexpr (ColumnQueue::kSpans) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        spans[j].first = at;
+        queues[j].insert(spans[j]);
+      }
     }
   }
 
   // What there is of a pack at either end of the row.
-  template <class Lanes>
-  RTOPK_DEVICE void take_piece(const Lanes& lanes, unsigned at, Queues<Lanes>& queues) const {
+  template <class Lanes, class ColumnQueue>
+  RTOPK_DEVICE void take_piece(const Lanes& lanes, unsigned at, ColumnQueue (&queues)[kColumns]) const {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
       const unsigned i = at + unsigned(j);  // beyond n, too, before the row's start
       if (i >= row_.n) continue;
       typename Lanes::Lane lane[1];
       lanes.of(Pack<Bits, 1>{{row_.data.load(i)}}, lane);
-      queues[j].insert(lane[0], at);
+      if constexpr (ColumnQueue::kSpans) {
+        queues[j].insert(Span<typename Lanes::Lane, Lanes::kLowest>::of(at, lane[0]));
+      } else {
+        queues[j].insert(lane[0], at);
+      }
     }
   }
 

@@ -89,6 +89,17 @@ def row_loop(code: list[Instruction]) -> list[Instruction]:
     return [code[i] for i in sorted(loop)]
 
 
+def inner_loops(code: list[Instruction]) -> list[list[Instruction]]:
+    """The loops with no other loop in them."""
+    places = {instruction.address: i for i, instruction in enumerate(code)}
+    branches = [(places[to.target], i) for i, to in enumerate(code) if to.name == "BRA" and to.target <= to.address]
+    return [
+        code[first : last + 1]
+        for first, last in branches
+        if not any(first <= a and b <= last for a, b in branches if (a, b) != (first, last))
+    ]
+
+
 def load_widths(code: list[Instruction]) -> dict[int, int]:
     """How many loads from global memory there are of each width in bytes."""
     widths: dict[int, int] = {}

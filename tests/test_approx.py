@@ -99,15 +99,18 @@ def test_rows_of_one_value(filling, is_sorted):
     check(x, 64, 96, sorted=is_sorted)
     check(x, 300, 96, 5, sorted=is_sorted)
     check(x, 64, 96, 2, sorted=is_sorted, largest=False)
+    check(x, 5, 5, sorted=is_sorted)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, ml_dtypes.bfloat16, np.float32, np.int64], ids=lambda t: np.dtype(t).name)
 @pytest.mark.parametrize("j", [1, 2, 3, 4, 5, 16, 17])
 def test_every_length_of_queue(dtype, j):
-    """Rows that start anywhere, with few distinct elements."""
+    """Rows that start anywhere, with few distinct elements; the last ones with long columns on CUDA."""
     x = oracle.operand(np.random.default_rng(j), np.dtype(dtype), (4, 997), "ties")
     check(x, 23 * j // 2, 23, j)
     check(x[:2], 23 * j // 3, 23, j, largest=False, sorted=False)
+    check(x, 5 * j, 5, j)
+    check(x, 5 * j, 5, j, largest=False)
 
 
 @pytest.mark.parametrize("negative", [False, True])
@@ -137,7 +140,7 @@ def test_rows_of_the_least_element(dtype):
     least = np.full(1, -1, f"i{dtype.itemsize}").view(dtype) if dtype.kind == "f" else np.full(1, np.iinfo(dtype).min)
     x = np.repeat(least.astype(dtype), 4 * 301).reshape(4, 301)
     x[1, 77] = x[2, ::9] = x[3, 5:290] = 1
-    for b, j in ((40, 1), (41, 2), (20, 5), (7, 20)):
+    for b, j in ((40, 1), (3, 1), (41, 2), (20, 5), (7, 20)):
         check(x, b * j * 3 // 4, b, j)
         check(x, b * j * 3 // 4, b, j, sorted=False)
 

@@ -66,6 +66,19 @@ def test_main_kernels(n, k, item_bytes):
     assert list(complaints(module, kernel, packs=launch.packs or 1, warps=WARPS.get(n, 0))) == []
 
 
+@pytest.mark.parametrize(("bucket_k", "most"), [(1, 3), (2, 6)])
+def test_first_stage_of_buckets(bucket_k, most):
+    """Instructions an element of float32 rows, where columns are long and enough elements have no sign."""
+    module, resources = installed()
+    (kernel,) = [name for name in resources if f"select_through_bucketsIjLi128ELi{bucket_k}E" in name]
+    code = cuda_binary.machine_code(module, ARCH, kernel)
+    loops = [loop for loop in cuda_binary.inner_loops(code) if 16 in cuda_binary.load_widths(loop)]
+    assert [cuda_binary.loads_at_once(loop, 16) for loop in loops] == [4] * len(loops)
+    assert min(map(len, loops)) <= 4 * 4 * most
+    assert cuda_binary.spills(code) == 0
+    assert cuda_binary.warps_by_registers(resources[kernel].registers) >= 24
+
+
 @pytest.fixture(scope="module")
 def faults(tmp_path_factory):
     nvcc = shutil.which("nvcc")
