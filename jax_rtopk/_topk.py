@@ -50,7 +50,8 @@ def topk(
 
     Arguments:
         operand: an array of shape `(..., n, ...)` with `n` at `axis`, and of dtype float32, bfloat16, float16, float64,
-            float8_e4m3fn, float8_e5m2, int8 to int64, uint8 to uint64, or bool.
+            float8_e4m3fn, float8_e5m2, int8 to int64, uint8 to uint64, or bool. Of 64-bit numpy arrays JAX makes 32-bit
+            ones, unless it has 64-bit types enabled (`jax_enable_x64`).
         k: how many elements to select of each row, a static int between 0 and `n`.
         axis: the selection axis.
         largest: False selects the smallest instead, smallest first, ties to the lowest index.
