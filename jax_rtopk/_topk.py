@@ -28,8 +28,8 @@ def topk(
     Exact by default: the indices are those of `jax.lax.top_k`, and the values are the operand's own bits at those
     indices. Floats are in IEEE 754 total order, +NaN > +inf > ... > +0 > -0 > ... > -inf > -NaN, and ties go to the
     lowest index. With `max_iter` the search of each row stops early, as RTop-K does (arXiv 2409.00822): most of
-    the true top k are found, for less work per row. That is meant for GPUs; on CPUs the exact answer is faster for
-    k up to 256.
+    the true top k are found, for less work per row. That is meant for GPUs; on CPUs the exact answer is nearly
+    always faster.
 
     >>> import jax.numpy as jnp
     >>> from jax_rtopk import topk
@@ -50,7 +50,8 @@ def topk(
 
     Arguments:
         operand: an array of shape `(..., n, ...)` with `n` at `axis`, and of dtype float32, bfloat16, float16, float64,
-            float8_e4m3fn, float8_e5m2, int8 to int64, uint8 to uint64, or bool.
+            float8_e4m3fn, float8_e5m2, int8 to int64, uint8 to uint64, or bool. Of 64-bit numpy arrays JAX makes 32-bit
+            ones, unless it has 64-bit types enabled (`jax_enable_x64`).
         k: how many elements to select of each row, a static int between 0 and `n`.
         axis: the selection axis.
         largest: False selects the smallest instead, smallest first, ties to the lowest index.
@@ -58,9 +59,7 @@ def topk(
         max_iter: how many passes over a row may be spent on counting. None: as many as the exact answer needs. Many
             rows are exact after one pass, nearly all after two. An early stop still gives k distinct indices with their
             values and the row maximum among them (minimum, if not `largest`); the answer depends on nothing but the
-            row, and is the same on CPU and CUDA. Fewer passes are less work per row, which is meant for GPUs; on CPUs
-            the exact answer is found otherwise for k up to 256, and faster. The pure-JAX implementation ignores
-            `max_iter` and answers exactly.
+            row, and is the same on CPU and CUDA. The pure-JAX implementation ignores `max_iter` and answers exactly.
         implementation: None uses native code where this installation has it for the platform, else pure JAX;
             "native" insists on native code; "xla" insists on pure JAX.
 
