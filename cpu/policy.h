@@ -20,10 +20,13 @@ RTOPK_HD constexpr int64_t first_block(int64_t n, int64_t k) {
   return block < n ? block : n;
 }
 
+// Survivors are kept of selections up to this k: each thread has a buffer of 24 bytes times k or more.
+inline constexpr int64_t kMostKept = int64_t(1) << 24;
+
 // Exact selections from rows of n take the way of cpu/exact.h, unless much of the row is selected; all others that of
 // cpu/early_search.h.
 RTOPK_HD bool few_survive(const Request& request, int64_t n) {
-  return request.max_iter == 0 && (request.k <= kMaxRankedK || request.k <= n / 2);
+  return request.max_iter == 0 && (request.k <= kMaxRankedK || (request.k <= kMostKept && request.k <= n / 2));
 }
 
 }  // namespace jax_rtopk

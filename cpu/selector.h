@@ -27,6 +27,7 @@ class Selector {
         k_(int32_t(request_.k)),
         row_(KeyMap<Bits>::make(request_.kind, !request_.largest, request_.by_magnitude), nullptr, int32_t(request_.n)),
         batch_(max(1, min(int32_t(kBatchBytes / (request_.n * int64_t(sizeof(Bits)))), kBatch))) {
+    if (k_ > kMostKept) return;
     for (int i = 0; i < batch_; ++i) survivors_[i].make_room(k_);
   }
 

@@ -22,6 +22,7 @@ class Survivors {
   using Lane = typename Row::Lane;
 
   // For selections of k, before anything else: a good guess keeps little more than k, a row's rest adds as much.
+  // Without it there is room for none.
   void make_room(int32_t k) {
     capacity_ = 2048 + 2 * k;
     const int32_t unsorted = room(capacity_), sorted = room(max(kMaxRanked, k));
