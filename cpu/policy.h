@@ -20,8 +20,8 @@ RTOPK_HD constexpr int64_t first_block(int64_t n, int64_t k) {
   return block < n ? block : n;
 }
 
-// Survivors are kept of selections up to this k: each thread has a buffer of 24 bytes times k or more.
-inline constexpr int64_t kMostKept = int64_t(1) << 24;
+// Survivors are kept of selections up to this k, so that a thread's buffers for them stay below a few MB.
+inline constexpr int64_t kMostKept = int64_t(1) << 16;
 
 // Exact selections from rows of n take the way of cpu/exact.h, unless much of the row is selected; all others that of
 // cpu/early_search.h.

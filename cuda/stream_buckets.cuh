@@ -21,7 +21,7 @@ class BucketStream {
   using Word = WordOf<Bits>;
   static constexpr bool kHasSigned = sizeof(Bits) > 1;                           // bytes are not worth the code
   static constexpr int kColumns = policy::bucket_columns(levels, sizeof(Bits));  // of a thread, side by side
-  static constexpr policy::Spans kSpans = policy::spans(levels, sizeof(Word));
+  static constexpr policy::Spans kSpans = policy::spans(levels, sizeof(Bits));
 
   RTOPK_DEVICE BucketStream(const RowView<Bits>& row, unsigned columns, const Candidates<Word>& candidates)
       : row_(row),
