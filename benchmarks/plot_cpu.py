@@ -2,8 +2,7 @@
 
     python benchmarks/plot_cpu.py
 
-Times are those of the newest jax measured. torch may have been measured beside another jax (its CPU build is not to be
-had for every Python): its time is then scaled by how our own differed between the two runs.
+Times are those of the newest jax measured.
 """
 
 from __future__ import annotations
@@ -37,14 +36,9 @@ def medians(case: dict) -> dict[str, float]:
 
 def load() -> tuple[dict, list[dict]]:
     """The machine and cases of the run on the newest jax; each case with "ms" by library."""
-    runs = sorted((json.loads(path.read_text()) for path in RESULTS.glob("cpu-jax*.json")), key=version_of)
-    newest = runs[-1]
-    beside = {(case["group"], case["name"]): medians(case) for run in runs[:-1] for case in run["cases"]}
+    newest = max((json.loads(path.read_text()) for path in RESULTS.glob("cpu-jax*.json")), key=version_of)
     for case in newest["cases"]:
         case["ms"] = medians(case)
-        other = beside.get((case["group"], case["name"]), {})
-        if "torch" in other and "torch" not in case["ms"]:
-            case["ms"]["torch"] = other["torch"] * case["ms"]["jax_rtopk"] / other["jax_rtopk"]
     return newest["machine"], newest["cases"]
 
 
