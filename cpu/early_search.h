@@ -1,8 +1,9 @@
-// The search over the rows of a batch, which may stop early; it is also how the exact answer is found where
-// much of a row is selected.
+// The search over the rows of a batch, which may stop early; it is also how the exact answer is found where much
+// of a row is selected, or too much for the survivors' buffers (policy.h).
 //
-// A pass over a short row keeps the elements that it counts. Once these are enough, no later pass needs the rest of the
-// row. The first pass nearly always suffices, so it does without what a search has to keep in mind.
+// A pass over a row that fits its survivors' buffer, as one that is short or half of which is selected, keeps the
+// elements that it counts. Once these are enough, no later pass needs the rest of the row. The first pass nearly always
+// suffices, so it does without what a search has to keep in mind.
 #pragma once
 
 #include <cstdint>

@@ -8,10 +8,10 @@
 namespace jax_rtopk {
 
 // Ranking survivors takes count^2 comparisons; searching among them takes a few sweeps and some fixed cost, sorting a
-// few passes. So for order k elements are ranked up to this k, and with them others if they are not many;
+// few passes. So k elements are put in order by ranks up to this k, others with them if they are not many.
 inline constexpr int64_t kMaxRankedK = 192;
 RTOPK_HD constexpr int32_t most_ranked(int32_t k) { return k + k / 2 + 64; }
-// and only so many to tell the first k from the rest.
+// No more than so many are ranked just to tell the first k from the rest.
 inline constexpr int32_t kMostSeparated = 160;
 static_assert(kMostSeparated <= most_ranked(kMaxRankedK));
 // Elements of a row of n from which the threshold is guessed.
@@ -23,8 +23,8 @@ RTOPK_HD constexpr int64_t first_block(int64_t n, int64_t k) {
 // Survivors are kept of selections up to this k, so that a thread's buffers for them stay below a few MB.
 inline constexpr int64_t kMostKept = int64_t(1) << 16;
 
-// Exact selections from rows of n take the way of cpu/exact.h, unless much of the row is selected; all others that of
-// cpu/early_search.h.
+// Exact selections from rows of n take the way of cpu/exact.h, unless k is above what is ranked and above half of the
+// row, or above what is kept; all others that of cpu/early_search.h.
 RTOPK_HD bool few_survive(const Request& request, int64_t n) {
   return request.max_iter == 0 && (request.k <= kMaxRankedK || (request.k <= kMostKept && request.k <= n / 2));
 }

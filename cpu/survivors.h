@@ -21,8 +21,8 @@ class Survivors {
   using Word = typename Row::Word;
   using Lane = typename Row::Lane;
 
-  // For selections of k, before anything else: a good guess keeps little more than k, a row's rest adds as much.
-  // Without it there is room for none.
+  // For selections of k, before anything else: a good guess keeps little more than k, a row's rest adds as much. There
+  // must be room for k and a block of the stream (exact.h). Without a call there is room for none.
   void make_room(int32_t k) {
     capacity_ = 2048 + 2 * k;
     const int32_t unsorted = room(capacity_), sorted = room(max(kMaxRanked, k));
@@ -294,6 +294,7 @@ class Survivors {
   int32_t count_ = 0, capacity_ = 0;
   Lane least_{}, greatest_{};  // not known unless least_ < greatest_
   std::unique_ptr<void, Free> memory_;
+  // Loops that store vectors copy these first: as far as the compiler knows, each such store might change them.
   Lane *lanes_ = nullptr, *sorted_lanes_ = nullptr;
   int32_t *indices_ = nullptr, *sorted_indices_ = nullptr;
   CoarseRanks<kMaxRanked> coarse_;

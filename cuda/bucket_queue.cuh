@@ -114,6 +114,7 @@ class SpanQueue {
       // The second is the second span's largest, or another of the first span.
       const Span<Lane, kLowest> others = first.without(place);
       const Lane other = others.largest(), next = spans_.lane(1);
+      // Signed, as the first span starts before the row if that begins within a pack.
       const bool comes_first = int(first.first) < int(spans_.tag(1).first);
       const bool is_other = comes_first ? other >= next : other > next;
       const Span<Lane, kLowest> second = choose(is_other, others, spans_.tag(1));

@@ -85,7 +85,7 @@ class BucketStream {
     if (left.at + skipped_ < end_) take_piece(lanes, left.at, queues);
   }
 
-  // All but the last lines, of which there are less than kLines.
+  // All but the last lines, of which there are fewer than kLines.
   template <class Lanes, class ColumnQueue>
   RTOPK_DEVICE void take_most(const Lanes& lanes, unsigned column, Lines& left, ColumnQueue (&queues)[kColumns]) const {
     if (column < skipped_) {
