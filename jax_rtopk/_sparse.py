@@ -38,8 +38,8 @@ def sparse_dense_matmul(
     [[11.  6.]]
 
     Differentiable in `values` and `weight`, in forward and reverse mode to any order; vmap, scan, checkpoint and the
-    like all work. Rows that are sharded over devices stay where they are, without a collective; only the derivative by
-    a weight that all of them have is summed over the devices.
+    like all work. Rows that are sharded over devices stay where they are, without a collective; only derivatives are
+    summed over the devices: that by a weight that all of them have, and where d is sharded that by `values`.
 
     The products are rounded, then added in ascending order of t, each element of the result for itself, so it does not
     depend on the number of threads. The derivative by `weight` is likewise added up in order of the rows. 16-bit floats
@@ -75,8 +75,8 @@ def sampled_dense_matmul(
     """Of the product of two dense matrices, `x @ weight.T`, k elements a row: those that the indices name.
 
     `out[r, t]` is the inner product of `x[r]` with `weight[indices[r, t]]`. This is the sampled dense-dense matrix
-    multiplication (SDDMM; Gale et al., arXiv 2006.10901), and the counterpart of `sparse_dense_matmul`: the derivatives
-    of each are made of the other. It spares the encoder of a TopK autoencoder its dense gradients. Select from scores
+    multiplication (SDDMM; Gale et al., arXiv 2006.10901), and the counterpart of `sparse_dense_matmul`: each is a
+    derivative of the other. It spares the encoder of a TopK autoencoder its dense gradients. Select from scores
     that no gradient goes through, then make the k that stay once more:
 
     >>> import jax
@@ -95,7 +95,8 @@ def sampled_dense_matmul(
 
     The products are rounded, then added in an order that d alone determines, each element of the result for itself, so
     it does not depend on the number of threads. The derivative by `weight` is added up in order of the rows. 16-bit
-    floats are summed in float32, and rounded once. (The pure-JAX implementation may add in another order.)
+    floats are summed in float32, and rounded once. Of what is summed over devices that holds for each one's part. (The
+    pure-JAX implementation may add in another order.)
 
     Arguments:
         x: `[..., d]`, of dtype float32, bfloat16, float16 or float64.
