@@ -5,8 +5,8 @@
 // by these, and whatever they leave, if it is little, is put right one by one; if it is much, all digits are sorted.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "cpu/simd/select.h"

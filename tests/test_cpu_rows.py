@@ -25,7 +25,7 @@ def assert_selects(x, k, **order):
 def test_a_row_split_over_threads(dtype, kind, largest):
     n = 2**18 + 5
     x = oracle.operand(np.random.default_rng(9), np.dtype(dtype), (1, n), kind)
-    for k in (1, 64, 256, 5000):
+    for k in (1, 64, 256, 5000, 70000):
         for is_sorted in (True, False):
             assert_selects(x, k, largest=largest, sorted=is_sorted)
 
