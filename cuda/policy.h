@@ -98,8 +98,7 @@ constexpr int bucket_columns(int levels, int item_bytes) {
 
 // Whether the queues take the elements of kBucketLines lines as one. It must pay to find out afterwards which of these
 // an element was: with one level it does from kSpanLines lines on; with two there are no registers for both loops.
-// 64-bit lanes cost too much to compare, and of bytes a thread has so many columns that their spans do not fit its
-// registers.
+// 64-bit lanes cost too much to compare, and with those of bytes the kernels for two levels kept some on a stack.
 enum class Spans { kNever, kIfLong, kAlways };
 inline constexpr unsigned kSpanLines = 12;
 constexpr Spans spans(int levels, size_t item_bytes) {
