@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 from jax_rtopk import (
     TopK,
     _native,
+    _plan,
     approx_topk,
     expected_recall,
     expected_recall_early_stop,
@@ -419,15 +420,29 @@ def test_which_way_is_taken(backend, monkeypatch):
     assert way(0.6) == way(0.7) == exact
 
 
-def test_plans_reach_the_recall_with_a_margin():
-    for n, k in ((64, 8), (256, 32), (1024, 512), (4096, 512), (16384, 4096), (65536, 2048)):
+CHEAP = (0.1, 0.02, 0.1)  # nanoseconds, which bring plans to stop early that with those measured do not
+
+
+@pytest.mark.parametrize("early_stop", [_plan.EARLY_STOP, CHEAP], ids=["as measured", "cheap early stop"])
+def test_plans_reach_the_recall_with_a_margin(monkeypatch, early_stop):
+    monkeypatch.setattr(_plan, "EARLY_STOP", early_stop)
+    plan_anew = plan_approx.__wrapped__  # past the cache, which does not know of it
+    plans = []
+    longer = ((1024, 512), (4096, 512), (16384, 4096), (65536, 64), (65536, 2048))
+    for n, k in (
+        (64, 8),
+        (256, 32),
+        *(() if early_stop == CHEAP else longer),
+    ):  # of longer rows it is worked out slowly
         for target in (0.5, 0.8, 0.9, 0.95, 0.99, 0.999):
-            plan = plan_approx(n, k, target)
+            plan = plan_anew(n, k, target)
+            plans.append(plan)
             if plan.buckets:
                 assert plan.max_iter == 0
                 assert plan.buckets.expected_recall >= target
             elif plan.max_iter:
                 assert expected_recall_early_stop(n, k, plan.max_iter) - (0.007 if 4 * k >= n else 0.0015) >= target
+    assert any(plan.max_iter if early_stop == CHEAP else plan.buckets for plan in plans)
 
 
 def test_buckets_that_miss_nothing_are_the_exact_answer(backend):
