@@ -169,6 +169,45 @@ struct alignas(2 * sizeof(Word)) Selected {
   }
 };
 
+// Stores array[i] where word >= least: without a branch.
+template <class Word>
+RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Shared<Selected<Word> >& array, unsigned i,
+                                    const Selected<Word>& item) {
+#if !defined(RTOPK_CUDA_EMULATOR)
+  if constexpr (sizeof(Word) == 4) {
+    asm volatile(
+        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %0, %1;\n\t@chosen st.shared.v2.u32 [%2], {%3, %4};\n\t}" ::"r"(
+            word),
+        "r"(least), "r"(array.address(int(i))), "r"(item.key), "r"(item.index)
+        : "memory");
+    return;
+  }
+#endif
+  if (word >= least) array.store(int(i), item);
+}
+
+// count, and how many of array[kFirst .. kFirst + kCount - 1] have a key above `key`; kCount is even.
+template <int kFirst, int kCount>
+RTOPK_DEVICE unsigned add_those_above(unsigned count, const Shared<Selected<uint32_t> >& array, uint32_t key) {
+  if constexpr (kCount > 2) {
+    count = add_those_above<kFirst, 2>(count, array, key);
+    return add_those_above<kFirst + 2, kCount - 2>(count, array, key);
+  } else {
+#if defined(RTOPK_CUDA_EMULATOR)
+    return count + (array.load(kFirst).key > key) + (array.load(kFirst + 1).key > key);
+#else
+    asm volatile(
+        "{\n\t.reg .u32 a, b, unused;\n\t.reg .pred above;\n\tld.shared.v4.u32 {a, unused, b, unused}, [%1 + %3];\n\t"
+        "setp.gt.u32 above, a, %2;\n\t@above add.u32 %0, %0, 1;\n\t"
+        "setp.gt.u32 above, b, %2;\n\t@above add.u32 %0, %0, 1;\n\t}"
+        : "+r"(count)
+        : "r"(array.address(0)), "r"(key), "n"(kFirst * 8)
+        : "memory");
+    return count;
+#endif
+  }
+}
+
 // Which lanes of the warp hold a word that is not below `least`, a bit each.
 RTOPK_DEVICE unsigned lanes_from(int32_t word, int32_t least) {
 #if defined(RTOPK_CUDA_EMULATOR)

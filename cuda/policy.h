@@ -31,6 +31,8 @@ inline constexpr int kStreamBlock = 512;
 // Results of a row that meet in a block's shared memory, in bytes; more are stored, and sorted, in place. Every GPU
 // grants a block 48 KiB unasked.
 inline constexpr int kStagedBytes = 47 * 1024;
+// In a warp always, with room for whole steps of so many.
+inline constexpr int kStageStep = 16;
 
 // A launch has no more blocks than the GPU can hold at this many threads a multiprocessor; each block takes rows in
 // turn.

@@ -60,11 +60,16 @@ class QuickPlan:
         )
 
 
+def staged_room(n: int, k: int) -> int:
+    """Places in shared memory for the results of a row, where it has some."""
+    return -(-k // 16) * 16 if n <= 1024 else k
+
+
 def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> Launch:
     """The launch of topk for rows of n elements of up to four bytes."""
     letter, pack = MANGLED[item_bytes], 16 // item_bytes
     sink = f"NS0_8PairSinkI{letter}EE"
-    staged = 8 * k  # a key and an index each
+    staged = 8 * staged_room(n, k)  # a key and an index each
     if n <= 1024:
         size = max(32, 1 << (n - 1).bit_length())
         chunk = SearchPlan.make(n, k, item_bytes).chunk
