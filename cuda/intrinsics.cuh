@@ -67,22 +67,26 @@ RTOPK_DEVICE uint32_t signs_of_halves(uint32_t halves) {
 #endif
 }
 
-// A half of `halves` above the lower half of `lower`.
-RTOPK_DEVICE uint32_t under_half(uint32_t halves, int half, uint32_t lower) {
+// A half of `halves` above the same half of `lower`.
+template <int kHalf>
+RTOPK_DEVICE uint32_t join_halves(uint32_t halves, uint32_t lower) {
 #if defined(RTOPK_CUDA_EMULATOR)
-  return (half == 0 ? halves << 16 : halves & 0xffff0000u) | (lower & 0xffffu);
+  return kHalf == 0 ? halves << 16 | (lower & 0xffffu) : (halves & 0xffff0000u) | lower >> 16;
 #else
-  return __byte_perm(halves, lower, half == 0 ? 0x1054 : 0x3254);
+  uint32_t joined;  // the compiler would move the constant into a register
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(joined) : "r"(halves), "r"(lower), "n"(kHalf == 0 ? 0x1054 : 0x3276));
+  return joined;
 #endif
 }
 
-// a & ~b.
-RTOPK_DEVICE uint32_t and_not(uint32_t a, uint32_t b) {
+// kMask & ~word.
+template <uint32_t kMask>
+RTOPK_DEVICE uint32_t complement_in(uint32_t word) {
 #if defined(RTOPK_CUDA_EMULATOR)
-  return a & ~b;
+  return kMask & ~word;
 #else
   uint32_t result;
-  asm("lop3.b32 %0, %1, %2, 0, 0x30;" : "=r"(result) : "r"(a), "r"(b));
+  asm("lop3.b32 %0, %1, %2, 0, 0x0c;" : "=r"(result) : "r"(word), "n"(kMask));
   return result;
 #endif
 }
