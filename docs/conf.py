@@ -22,6 +22,8 @@ autodoc_preserve_defaults = True
 add_module_names = False
 python_maximum_signature_line_length = 80
 
+smartquotes_action = "D"  # dashes, but no curly quotes: a value such as "native" is typed as it stands
+
 html_theme = "furo"
 html_title = f"jax_rtopk {release}"
 html_copy_source = False
