@@ -1,6 +1,6 @@
 """Times the sparse operations on the CPU against dense ones, and writes the README's table.
 
-    python benchmarks/sparse_table.py                      # two minutes; writes benchmarks/results/sparse_table.json
+    python benchmarks/sparse_table.py                      # three minutes; writes benchmarks/results/sparse_table.json
     python benchmarks/sparse_table.py "matmul, forward"    # some of the cases; the others' results stay
     python benchmarks/sparse_table.py --seconds 2          # a rough look; writes only with --write
 
@@ -20,7 +20,7 @@ from plotting import RESULTS
 from sections import README, write_section
 from timing import Side, machine, take_turns, write_cases
 
-from jax_rtopk import CSRGraph, neighbor_sum, sparse_dense_matmul, topk, topk_sparsify
+from jax_rtopk import CSRGraph, neighbor_sum, sampled_dense_matmul, sparse_dense_matmul, topk, topk_sparsify
 
 SECONDS = 12.0
 OUT = RESULTS / "sparse_table.json"
@@ -65,6 +65,21 @@ def matmul(backward: bool) -> dict[str, Side]:
     }
 
 
+def sampled(backward: bool) -> dict[str, Side]:
+    indices = topk(normal(0, ROWS, N), K, sorted=False).indices
+    x, weight, cotangent = normal(7, ROWS, D), normal(1, N, D), normal(8, ROWS, K)
+
+    def ours(x: jax.Array, weight: jax.Array) -> jax.Array:
+        return sampled_dense_matmul(x, weight, indices)
+
+    def dense(x: jax.Array, weight: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(x @ weight.T, indices, axis=-1)
+
+    assert jnp.allclose(ours(x, weight), dense(x, weight), rtol=1e-4, atol=1e-4)
+    made = (lambda f: sum_and_grads(f, cotangent)) if backward else (lambda f: f)
+    return {OURS: side(made(ours), x, weight), DENSE: side(made(dense), x, weight)}
+
+
 def neighbors(backward: bool) -> dict[str, Side]:
     sources, targets = (jax.random.randint(jax.random.key(seed), (EDGES,), 0, NODES) for seed in (3, 4))
     graph = CSRGraph.from_edges(sources, targets, NODES)
@@ -86,11 +101,14 @@ def neighbors(backward: bool) -> dict[str, Side]:
 CASES = {
     "matmul, forward": lambda: matmul(backward=False),
     "matmul, forward and backward": lambda: matmul(backward=True),
+    "sampled, forward": lambda: sampled(backward=False),
+    "sampled, forward and backward": lambda: sampled(backward=True),
     "neighbors, forward": lambda: neighbors(backward=False),
     "neighbors, forward and backward": lambda: neighbors(backward=True),
 }
 LABELS = {
     "matmul": f"`sparse_dense_matmul`, {ROWS} rows, n={N}, d={D}",
+    "sampled": f"`sampled_dense_matmul`, {ROWS} rows, n={N}, d={D}",
     "neighbors": f"`neighbor_sum`, {NODES} nodes, {EDGES} edges, n={FEATURES}",
 }
 

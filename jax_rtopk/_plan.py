@@ -17,7 +17,9 @@ from jax_rtopk._recall import bucketed_recall
 EXACT = (0.27, 1.14)
 # Early stopping: n * (element + max_iter * counting) + k * selected.
 EARLY_STOP = (0.62, 0.09, 1.2)
-# Buckets: a row + n * STAGE1[bucket_k - 1] + k * order, and exact selection from the candidates.
+# Buckets: a row + n * STAGE1[bucket_k - 1] + k * order, and exact selection from the candidates. As many buckets as
+# VECTOR are served at once, or fewer in the same time.
+VECTOR = 16
 ROW, ORDER = 25.0, 8.2
 STAGE1 = (0.24, 0.26, 0.34, 0.42, 0.74, 0.78, 0.82, 0.86, 0.95, 1.03, 1.12, 1.20, 1.29, 1.37, 1.45, 1.54)
 
@@ -57,7 +59,13 @@ def plan_cost(n: int, k: int, num_buckets: int, bucket_k: int) -> float:
     """What a bucket plan costs a row; where each element is a bucket of its own that is exact selection."""
     if num_buckets == n:
         return exact_cost(n, k)
-    return ROW + n * STAGE1[bucket_k - 1] + k * ORDER + exact_cost(num_buckets * bucket_k, k)
+    places = n / num_buckets * whole_vectors(num_buckets)
+    return ROW + places * STAGE1[bucket_k - 1] + k * ORDER + exact_cost(num_buckets * bucket_k, k)
+
+
+def whole_vectors(num_buckets: int) -> int:
+    """So many buckets cost no more in the first stage, a line."""
+    return -(-num_buckets // VECTOR) * VECTOR
 
 
 @lru_cache(maxsize=4096)
@@ -108,11 +116,20 @@ def plan_buckets(n: int, k: int, *, recall_target: float = 0.95) -> BucketPlan:
     for bucket_k in range(1, min(len(STAGE1), k) + 1):
         if n * STAGE1[bucket_k - 1] >= cost:
             continue
-        num_buckets = fewest_buckets(n, k, bucket_k, recall_target)
+        num_buckets = cheapest_buckets(n, k, bucket_k, recall_target)
         if num_buckets and plan_cost(n, k, num_buckets, bucket_k) < cost:
             cost = plan_cost(n, k, num_buckets, bucket_k)
             best = BucketPlan(num_buckets, bucket_k, bucketed_recall(n, k, num_buckets, bucket_k))
     return best
+
+
+def cheapest_buckets(n: int, k: int, bucket_k: int, recall_target: float) -> int | None:
+    """The buckets with which a `bucket_k` reaches the recall at the least cost, if any do."""
+    fewest = fewest_buckets(n, k, bucket_k, recall_target)
+    if fewest is None:
+        return None
+    most = min(whole_vectors(fewest), n // bucket_k)  # more would be more candidates for the same first stage
+    return min(range(fewest, most + 1), key=lambda num_buckets: plan_cost(n, k, num_buckets, bucket_k))
 
 
 def fewest_buckets(n: int, k: int, bucket_k: int, recall_target: float) -> int | None:
