@@ -105,9 +105,10 @@ def test_every_error_message_is_explained(module):
             assert words(max(filter(str.__instancecheck__, texts), key=len)) in page
 
 
-def test_messages_of_the_build():
-    files = [*(ROOT / "cmake").glob("*.cmake"), ROOT / "jax_rtopk" / "_native.py"]
-    source = words("".join(re.sub(r'"\s*\n\s*f?"', "", file.read_text()) for file in files))
+def test_messages_of_the_build_and_of_the_import():
+    files = [*(ROOT / "cmake").glob("*.cmake"), ROOT / "jax_rtopk" / "_native.py", ROOT / "cpu" / "kernels.cc"]
+    texts = (re.sub(r'"\s*\n\s*f?"', "", file.read_text()) for file in files)  # strings in pieces made whole
+    source = words("".join(texts).replace('\\"', '"'))
     messages = blocks(read("faq"), "text")
     assert messages
     for message in messages:
