@@ -91,7 +91,7 @@ def plan_buckets(n: int, k: int, *, recall_target: float = 0.95) -> BucketPlan:
 
     >>> from jax_rtopk import plan_buckets
     >>> plan_buckets(16384, 128)
-    BucketPlan(num_buckets=196, bucket_k=2, expected_recall=0.950...)
+    BucketPlan(num_buckets=208, bucket_k=2, expected_recall=0.955...)
     >>> plan_buckets(16384, 128, recall_target=1.0)
     BucketPlan(num_buckets=16384, bucket_k=1, expected_recall=1.0)
 
