@@ -14,14 +14,14 @@ from jax_rtopk._recall import bucketed_recall
 # benchmarks/approx_cost.py measures it all and prints these constants; benchmarks/results/approx_cost.json says on what
 # machine.
 # Exact: n * element + sqrt(n * k) * threshold: the larger k is, the more elements pass before the threshold is found.
-EXACT = (0.27, 1.14)
+EXACT = (0.27, 1.35)
 # Early stopping: n * (element + max_iter * counting) + k * selected.
-EARLY_STOP = (0.62, 0.09, 1.2)
+EARLY_STOP = (0.71, 0.07, 1.4)
 # Buckets: a row + n * STAGE1[bucket_k - 1] + k * order, and exact selection from the candidates. As many buckets as
 # VECTOR are served at once, or fewer in the same time.
 VECTOR = 16
-ROW, ORDER = 25.0, 8.2
-STAGE1 = (0.24, 0.26, 0.34, 0.42, 0.74, 0.78, 0.82, 0.86, 0.95, 1.03, 1.12, 1.20, 1.29, 1.37, 1.45, 1.54)
+ROW, ORDER = 58.0, 8.7
+STAGE1 = (0.25, 0.27, 0.35, 0.43, 0.67, 0.74, 0.82, 0.89, 0.89, 0.90, 0.90, 0.91, 0.92, 0.92, 0.93, 0.93)
 
 # The recall of early stopping depends on the values a little, beside the ranks: so far below what is expected it was at
 # most, where k is below n / 4 and where it is not.
