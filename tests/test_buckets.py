@@ -313,10 +313,8 @@ def test_malformed_calls_are_refused(call, buckets, message):
         ((jnp.float32, 3, 48032), "workspace must be of dtype uint8"),
     ],
 )
-@pytest.mark.native_only
-def test_malformed_workspaces_are_refused(backend, call, workspace, message):
-    if backend.name == "native":
-        pytest.skip("CPUs need no workspace")
+@pytest.mark.cuda_only
+def test_malformed_workspaces_are_refused(call, workspace, message):
     with pytest.raises(Exception, match=f"INVALID_ARGUMENT: jax_rtopk: {message}"):
         call((3, 7000), 6000, 1, workspace)
 
