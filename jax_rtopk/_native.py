@@ -39,7 +39,7 @@ class Backend:
 
     def parts(self, rows: int, n: int, k: int, item_bytes: int) -> int:
         """In how many parts it had best select from rows; 1: whole ones."""
-        return int(self.module.topk_parts(rows, n, k, item_bytes)) if "topk_in_parts" in self.operations else 1
+        return int(self.module.topk_parts(rows, n, k, item_bytes)) if hasattr(self.module, "topk_parts") else 1
 
     def workspace(self, operation: str, item_bytes: int, attributes: dict[str, Any]) -> int | None:
         """How many bytes a row the kernels want as an additional result; None if there is to be no such result."""
