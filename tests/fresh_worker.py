@@ -3,7 +3,7 @@
 python fresh_worker.py <folder>
 
 The first process leaves the cache and the exported programs in the folder, where the next finds them. Prints, as JSON,
-how many programs were not in the cache, how many were, how many it then held, and which programs gave another answer than
+how many programs were not in the cache, how many were, how many it then held, and which gave another answer than
 their exported form.
 """
 
