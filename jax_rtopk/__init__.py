@@ -2,15 +2,18 @@
 
 from importlib import metadata as _metadata
 
-from jax_rtopk._approx import approx_topk
-from jax_rtopk._early_stop import expected_recall_early_stop
-from jax_rtopk._graph import CSRGraph
-from jax_rtopk._plan import BucketPlan, plan_buckets
-from jax_rtopk._recall import expected_recall, recall_variance
-from jax_rtopk._result import TopK
-from jax_rtopk._sharded import sharded_topk
-from jax_rtopk._sparse import neighbor_sum, sampled_dense_matmul, sparse_dense_matmul
-from jax_rtopk._topk import export_disabled_checks, topk, topk_mask, topk_sparsify
+from jax_rtopk import _compat
+
+with _compat.explained():
+    from jax_rtopk._approx import approx_topk
+    from jax_rtopk._early_stop import expected_recall_early_stop
+    from jax_rtopk._graph import CSRGraph
+    from jax_rtopk._plan import BucketPlan, plan_buckets
+    from jax_rtopk._recall import expected_recall, recall_variance
+    from jax_rtopk._result import TopK
+    from jax_rtopk._sharded import sharded_topk
+    from jax_rtopk._sparse import neighbor_sum, sampled_dense_matmul, sparse_dense_matmul
+    from jax_rtopk._topk import export_disabled_checks, topk, topk_mask, topk_sparsify
 
 __all__ = [
     "BucketPlan",

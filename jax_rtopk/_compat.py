@@ -1,11 +1,35 @@
-"""What differs, or may come to differ, between JAX releases; supported are 0.7.1 to 0.12."""
+"""What differs, or may come to differ, between JAX releases."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 from jax import lax
+
+OLDEST = (0, 7, 1)  # pyproject.toml demands it
+NEWEST = (0, 12)  # the newest minor release that was tested
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Says of an error which JAX is supported, if another one is installed: then that is the likely reason.
+
+    No JAX is refused beforehand: most newer ones will do.
+    """
+    try:
+        yield
+    except Exception as error:  # a name that is gone, or FFI handlers that XLA refuses
+        found = jax.__version_info__
+        if found >= OLDEST and found[:2] <= NEWEST:
+            raise
+        oldest, newest, next_one = (".".join(map(str, v)) for v in (OLDEST, NEWEST, (NEWEST[0], NEWEST[1] + 1)))
+        raise ImportError(
+            f"jax_rtopk: this release supports jax {oldest} to {newest}, got {jax.__version__}, which will not do. "
+            f"Upgrade jax_rtopk, or pip install 'jax>={oldest},<{next_one}'. What failed: {error}"
+        ) from error
 
 
 def all_gather_invariant(x: jax.Array, axis_name: str, *, axis: int) -> jax.Array:

@@ -33,5 +33,7 @@ def how_many_below(ordered: jax.Array, bounds: jax.Array) -> jax.Array:
         return jnp.where(padded.at[more - 1].get(mode="clip") < bounds, more, below), None
 
     (none,) = vary_alike(jnp.zeros_like(bounds), ordered, bounds)[:1]
-    below, _ = lax.scan(step, none, 1 << jnp.arange(steps - 1, -1, -1, dtype=np.int32))
+    # Computed, where jnp.arange(steps - 1, -1, -1) is a constant up to jax 0.7: custom_partitioning takes none there.
+    sizes = 1 << jnp.arange(steps, dtype=np.int32)[::-1]
+    below, _ = lax.scan(step, none, sizes)
     return below

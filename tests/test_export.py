@@ -1,6 +1,8 @@
-"""jax.export: round trips, symbolic shapes, and the stable names and attributes of the custom calls."""
+"""jax.export: round trips, symbolic shapes, and the stable signatures of the custom calls."""
 
 import re
+from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.export
@@ -11,13 +13,32 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jax_rtopk import TopK, _native, export_disabled_checks, sharded_topk, topk, topk_mask, topk_sparsify
+from jax_rtopk import (
+    CSRGraph,
+    TopK,
+    _native,
+    approx_topk,
+    export_disabled_checks,
+    neighbor_sum,
+    sharded_topk,
+    sparse_dense_matmul,
+    topk,
+    topk_mask,
+    topk_sparsify,
+)
 
 
 @pytest.fixture
 def cuda(monkeypatch):
     """A CUDA back end to lower for: that needs neither a GPU nor the kernels."""
-    monkeypatch.setitem(_native.BACKENDS, "cuda", _native.Backend(None, _native.PREFIX, frozenset(_native.OPERATIONS)))
+    module = SimpleNamespace(
+        SCATTERS_IN_ORDER=True,
+        bucketed_workspace=lambda candidates, k, item_bytes: 64,
+        topk_parts=lambda rows, n, k, item_bytes: 1 if n < 100 else 2,
+        topk_in_parts_workspace=lambda parts, k, item_bytes: 96,
+    )
+    backend = _native.Backend(module, _native.PREFIX, frozenset(_native.OPERATIONS))
+    monkeypatch.setitem(_native.BACKENDS, "cuda", backend)
     jax.clear_caches()
     yield
     jax.clear_caches()
@@ -83,7 +104,7 @@ def test_refused_without_the_disabled_checks():
 
 
 def test_names_of_the_disabled_checks():
-    selections = ("topk", "mask", "sparsify", "bucketed")
+    selections = ("topk", "topk_in_parts", "mask", "sparsify", "bucketed")
     sparse = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
     checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in selections + sparse}
     assert set(export_disabled_checks()) == checks
@@ -130,24 +151,110 @@ def test_symbolic_arguments(function, argument):
         export(lambda x: function(x, **{"k": 1, argument: x.shape[1]}), f32(rows, n))
 
 
+GRAPH = ["6xi32", "4xi32", "6xi32", "4xi32", "4xi32"]  # of 5 nodes and 4 edges
+
+# Target -> attributes, operands and results: programs that one release exported must run under the next, so nothing of
+# this may change, but be added to.
+SIGNATURES = {
+    "jax_rtopk_topk": (
+        ["k = 3 : i64", "largest = true", "max_iter = 0 : i64", "sorted = true"],
+        ["5x8xf32"],
+        ["5x3xf32", "5x3xi32"],
+    ),
+    "jax_rtopk_bucketed": (
+        ["bucket_k = 1 : i64", "k = 3 : i64", "largest = true", "num_buckets = 4 : i64", "sorted = true"],
+        ["5x8xf32"],
+        ["5x3xf32", "5x3xi32"],
+    ),
+    "jax_rtopk_mask": (
+        ["by_magnitude = false", "k = 3 : i64", "largest = true", "max_iter = 0 : i64"],
+        ["5x8xf32"],
+        ["5x8xi1"],
+    ),
+    "jax_rtopk_sparsify": (["by_magnitude = false", "k = 3 : i64", "max_iter = 0 : i64"], ["5x8xf32"], ["5x8xf32"]),
+    "jax_rtopk_gather_sum": ([], ["5x3xf32", "8x2xf32", "5x3xi32"], ["5x2xf32"]),
+    "jax_rtopk_sampled_dot": ([], ["5x2xf32", "8x2xf32", "5x3xi32"], ["5x3xf32"]),
+    "jax_rtopk_scatter_add": ([], ["5x3xf32", "5x2xf32", "5x3xi32"], ["8x2xf32"]),
+    "jax_rtopk_neighbor_sum": ([], ["4xf32", "5x3xf32", "5x3xi32", *GRAPH], ["5x8xf32"]),
+    "jax_rtopk_neighbor_dot": ([], ["4xf32", "5x8xf32", "5x3xi32", *GRAPH], ["5x3xf32"]),
+    "jax_rtopk_edge_dot": ([], ["5x3xf32", "5x8xf32", "5x3xi32", *GRAPH], ["4xf32"]),
+}
+# What CUDA kernels have besides: the workspace of buckets; the entries in the order of their indices.
+CUDA_SIGNATURES = SIGNATURES | {
+    "jax_rtopk_bucketed": (*SIGNATURES["jax_rtopk_bucketed"][:2], ["5x3xf32", "5x3xi32", "5x64xui8"]),
+    "jax_rtopk_scatter_add": ([], ["5x3xf32", "5x2xf32", "5x3xi32", "15xi32", "9xi32"], ["8x2xf32"]),
+}
+
+
+def every_operation(x, values, indices, weight, graph):
+    """All custom calls, those that are derivatives only among them."""
+
+    def product(values, weight):
+        return sparse_dense_matmul(values, indices, weight).sum()
+
+    def aggregate(weights, values):
+        return neighbor_sum(graph._replace(weights=weights), values, indices, 8).sum()
+
+    return (
+        *(topk(x, 3), approx_topk(x, 3, num_buckets=4, bucket_k=1), topk_mask(x, 3), topk_sparsify(x, 3)),
+        jax.value_and_grad(product, argnums=(0, 1))(values, weight),
+        jax.value_and_grad(aggregate, argnums=(0, 1))(graph.weights, values),
+    )
+
+
 def custom_calls(text):
-    """Target -> attributes, of the package's custom calls in a module's text."""
-    found = re.findall(r"custom_call @(jax_rtopk_\w+)\(.*?mhlo\.backend_config = {(.*?)}", text)
-    return {target: sorted(attributes.split(", ")) for target, attributes in found}
+    """Target -> attributes, operands and results, of the package's custom calls in a module's text."""
+    found = re.findall(
+        r"custom_call @(jax_rtopk_\w+)\(.*?mhlo\.backend_config = {(.*?)}.*?} : \((.*?)\) -> \(?(.*?)\)? loc", text
+    )
+    return {
+        target: (
+            sorted(filter(None, attributes.split(", "))),
+            re.findall("tensor<(.*?)>", operands),
+            re.findall("tensor<(.*?)>", results),
+        )
+        for target, attributes, operands, results in found
+    }
 
 
 @pytest.mark.usefixtures("cuda")
-@pytest.mark.parametrize("platforms", [("cuda",), ("cpu",)])
-def test_custom_calls_are_stable(platforms):
-    """Programs exported by one release must run under the next."""
-    exported = export(lambda x: (all_three(x), topk(x, 2, sorted=False, max_iter=5)), f32(5, 8), platforms=platforms)
-    text = exported.mlir_module()
-    assert custom_calls(text.replace("k = 2 ", "k = 3 ")) == {
-        "jax_rtopk_topk": ["k = 3 : i64", "largest = true", "max_iter = 5 : i64", "sorted = false"],
-        "jax_rtopk_mask": ["by_magnitude = false", "k = 3 : i64", "largest = false", "max_iter = 0 : i64"],
-        "jax_rtopk_sparsify": ["by_magnitude = true", "k = 3 : i64", "max_iter = 0 : i64"],
+@pytest.mark.parametrize(("platform", "signatures"), [("cpu", SIGNATURES), ("cuda", CUDA_SIGNATURES)])
+def test_custom_calls_are_stable(platform, signatures):
+    i32 = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
+    graph = CSRGraph(i32((6,)), i32((4,)), f32(4), i32((6,)), i32((4,)), i32((4,)))
+    operands = f32(5, 8), f32(5, 3), i32((5, 3)), f32(8, 2), graph
+    assert custom_calls(export(every_operation, *operands, platforms=(platform,)).mlir_module()) == signatures
+
+
+@pytest.mark.usefixtures("cuda")
+def test_custom_call_of_long_rows_is_stable():
+    exported = export(lambda x: topk(x, 3, sorted=False), f32(5, 100), platforms=("cuda",))
+    assert custom_calls(exported.mlir_module()) == {
+        "jax_rtopk_topk_in_parts": (
+            ["k = 3 : i64", "largest = true", "parts = 2 : i64", "sorted = false"],
+            ["5x100xf32"],
+            ["5x3xf32", "5x3xi32", "5x96xui8"],
+        )
     }
-    assert text.count("stablehlo.custom_call @") == 4
+
+
+@pytest.mark.parametrize(
+    ("function", "attribute"),
+    [
+        (partial(topk, largest=False), "largest = false"),
+        (partial(topk, sorted=False), "sorted = false"),
+        (partial(topk, max_iter=5), "max_iter = 5 : i64"),
+        (partial(approx_topk, num_buckets=2, bucket_k=2, largest=False), "largest = false"),
+        (partial(approx_topk, num_buckets=2, bucket_k=2, sorted=False), "sorted = false"),
+        (partial(topk_mask, largest=False), "largest = false"),
+        (partial(topk_mask, max_iter=5), "max_iter = 5 : i64"),
+        (partial(topk_sparsify, by_magnitude=True), "by_magnitude = true"),
+        (partial(topk_sparsify, max_iter=5), "max_iter = 5 : i64"),
+    ],
+)
+def test_arguments_become_attributes(function, attribute):
+    ((attributes, *_),) = custom_calls(export(lambda x: function(x, 3), f32(5, 8)).mlir_module()).values()
+    assert attribute in attributes
 
 
 @pytest.mark.usefixtures("cuda")

@@ -1,9 +1,11 @@
 """Which implementation runs, and what the package does where native modules are missing or broken."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import jax
@@ -11,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 import jax_rtopk
-from jax_rtopk import _native, topk, topk_mask, topk_sparsify
+from jax_rtopk import _compat, _native, topk, topk_mask, topk_sparsify
 
 FUNCTIONS = [topk, topk_mask, topk_sparsify]
 
@@ -47,7 +49,8 @@ def run_python(code, path):
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     environment |= {"PYTHONPATH": os.pathsep.join([str(path), *sys.path]), "JAX_PLATFORMS": "cpu"}
     # -S: or an editable install's import hook would put the source folder before `path`.
-    return subprocess.run([sys.executable, "-P", "-S", "-c", code], env=environment, capture_output=True, text=True)
+    command = [sys.executable, "-P", "-S", "-W", "error", "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -103,6 +106,49 @@ print(jax.device_count())
     done = run_python(code, Path(jax_rtopk.__file__).parents[1])
     assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
     assert "custom call" not in done.stderr  # XLA complains of targets that are declared twice
+
+
+LACKS_A_NAME = "import jax.interpreters.mlir; del jax.interpreters.mlir.register_lowering"
+REFUSES_HANDLERS = """
+def refuse(*_, **__):
+    raise RuntimeError("unsupported FFI API version")
+jax.ffi.register_ffi_target = refuse
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "breakage", "error"),
+    [
+        ("0.99.0", LACKS_A_NAME, "has no attribute 'register_lowering'"),
+        ("0.6.2", REFUSES_HANDLERS, "unsupported FFI API version"),
+    ],
+)
+def test_another_jax_that_will_not_do(pure_python, version, breakage, error):
+    (pure_python / "jax_rtopk" / "_cpu.py").write_text("def targets(): return {'jax_rtopk_topk': None}")
+    done = run_python(import_beside(version, breakage), pure_python)
+    assert done.returncode == 1
+    supported = f"ImportError: jax_rtopk: this release supports jax 0.7.1 to {newest()}, got {version}, "
+    assert supported in done.stderr
+    assert re.search(rf"pip install 'jax>=0\.7\.1,<0\.\d+'\. What failed: .*{error}", done.stderr)
+
+
+def test_errors_beside_a_supported_jax_stay_as_they_are(pure_python):
+    done = run_python(import_beside(newest(), LACKS_A_NAME), pure_python)
+    assert done.stderr.splitlines()[-1].startswith("AttributeError: ")
+
+
+def import_beside(version, breakage):
+    """A program that imports the package as if beside another version of JAX."""
+    numbers = tuple(map(int, version.split(".")))
+    return f"import jax; jax.__version__, jax.__version_info__ = {version!r}, {numbers}\n{breakage}\nimport jax_rtopk"
+
+
+def newest():
+    return ".".join(map(str, _compat.NEWEST))
+
+
+def test_the_oldest_jax_is_the_one_that_the_package_demands():
+    assert f"jax>={'.'.join(map(str, _compat.OLDEST))}" in metadata.requires("jax_rtopk")
 
 
 def test_public_names():

@@ -1,8 +1,10 @@
 """What an installed package must hold."""
 
 import importlib.util
+import json
 import shutil
 import subprocess
+from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 import jax_rtopk
 
+SOURCES = Path(__file__).parents[1] / "jax_rtopk"
 MODULES = ["_cpu", "_cuda"]
 SELECTIONS = ("topk", "mask", "sparsify", "bucketed")
 SPARSE = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
@@ -21,6 +24,21 @@ def module_file(name: str) -> Path:
     if spec is None:
         pytest.skip(f"this build has no {name}")
     return Path(spec.origin)
+
+
+def test_what_the_wheel_holds():
+    """The package, and of that no tests or native source; the licence."""
+    installed = metadata.distribution("jax_rtopk")
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
+        pytest.skip("an editable install is no wheel")
+    paths = [path for path in installed.files if path.suffix != ".pyc"]
+    info = f"jax_rtopk-{installed.version}.dist-info"
+    assert {path.parts[0] for path in paths} == {"jax_rtopk", info}
+    package = {path.name for path in paths if path.parts[0] == "jax_rtopk"}
+    assert {path.name for path in SOURCES.glob("*.py")} == {name for name in package if name.endswith(".py")}
+    assert {Path(name).suffix for name in package} == {".py", ".pyi", ".so", ".typed"}
+    assert f"{info}/licenses/LICENSE" in map(str, paths)
 
 
 def test_the_package_says_that_it_is_typed():
@@ -41,7 +59,8 @@ def test_native_modules_have_stubs(name):
 def test_native_modules_offer_the_documented_targets(name):
     module_file(name)
     targets = importlib.import_module(f"jax_rtopk.{name}").targets()
-    assert set(targets) == {f"jax_rtopk_{name}" for name in SELECTIONS + SPARSE}
+    of_long_rows = ("topk_in_parts",) if name == "_cuda" else ()
+    assert set(targets) == {f"jax_rtopk_{operation}" for operation in (*SELECTIONS, *of_long_rows, *SPARSE)}
 
 
 @pytest.mark.skipif(shutil.which("readelf") is None, reason="needs readelf")
