@@ -82,10 +82,11 @@ def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> La
         return Launch(name, WARP_BLOCK, lanes, packs, pack // chunk, team_bytes, slots)
     threads, keys = (256, 16) if n <= 256 * 16 else (512, 32)
     team = f"NS0_9BlockTeamILi{threads}EEE"
-    if n <= threads * keys:
+    in_parts = n > threads * keys and 8 * k <= threads * keys  # the first of three launches, of very many rows
+    if n <= threads * keys or in_parts:
         row, packs = f"RegisterRowI{letter}{team}Li{keys // pack}ELi1EEE", keys // pack
     else:
         row, packs = f"StreamedRowI{letter}{team}EE", 0
-    name = f"select_in_blockI{letter}Li{threads}ENS0_11{row}{sink}"
-    stage = staged if is_sorted and staged <= 47 * 1024 else 0
+    name = f"select_{'part_' if in_parts else ''}in_blockI{letter}Li{threads}ENS0_11{row}{sink}"
+    stage = staged if is_sorted and staged <= 47 * 1024 and not in_parts else 0
     return Launch(name, threads, threads, packs, 1, 2 * threads // WARP * 4 + max(4 * threads, stage))
