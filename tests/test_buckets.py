@@ -21,31 +21,10 @@ pytestmark = pytest.mark.usefixtures("backend")
 LENGTHS = (1, 2, 31, 33, 100, 1000, 4097)
 
 
-def bucketed(x, k, b, j=1, *, axis=-1, largest=True, sorted=True):
-    """What bucketed top-k must give, straight from its definition."""
-    rows = np.moveaxis(x, axis, -1)
-    n = rows.shape[-1]
-    order = np.argsort(~oracle.keys(rows, largest=largest), axis=-1, kind="stable")  # all of a row's, first ones first
-    bucket = order % b
-    by_bucket = np.argsort(bucket, axis=-1, kind="stable")
-    place = np.empty_like(order)  # of an element within its bucket
-    np.put_along_axis(
-        place, by_bucket, np.arange(n) - (np.cumsum(_sizes(n, b)) - _sizes(n, b)).repeat(_sizes(n, b)), -1
-    )
-    first = np.argsort(place >= j, axis=-1, kind="stable")[..., :k]
-    indices = np.take_along_axis(order, first, -1)
-    indices = np.moveaxis(indices if sorted else np.sort(indices, -1), -1, axis)
-    return np.take_along_axis(x, indices, axis), indices.astype(np.int32)
-
-
-def _sizes(n, b):
-    return np.bincount(np.arange(n) % b, minlength=b)
-
-
 def check(x, k, b, j=1, **arguments):
     with oracle.x64_for(x.dtype):
         values, indices = approx_topk(jnp.asarray(x), k, num_buckets=b, bucket_k=j, **arguments)
-    want_values, want_indices = bucketed(x, k, b, j, **arguments)
+    want_values, want_indices = oracle.bucketed(x, k, b, j, **arguments)
     oracle.assert_same(indices, want_indices)
     oracle.assert_same(values, want_values)
 
@@ -183,7 +162,7 @@ def test_transforms():
     def select(x):
         return approx_topk(x, 9, num_buckets=24, bucket_k=2)
 
-    want_values, want_indices = bucketed(x, 9, 24, 2)
+    want_values, want_indices = oracle.bucketed(x, 9, 24, 2)
     got = jax.jit(select)(x)
     assert isinstance(got, TopK)
     oracle.assert_same(got.values, want_values)
@@ -201,7 +180,7 @@ def test_derivatives():
     def loss(x):
         return (approx_topk(x, 9, num_buckets=24).values ** 2 * weights).sum()
 
-    values, indices = bucketed(x, 9, 24)
+    values, indices = oracle.bucketed(x, 9, 24)
     want = np.zeros_like(x)
     np.put_along_axis(want, indices, 2 * values * weights, -1)
     np.testing.assert_array_equal(jax.grad(loss)(x), want)
@@ -243,7 +222,7 @@ def test_export():
     )
     x = np.random.default_rng(6).standard_normal((3, 50)).astype(np.float32)
     got = jax.export.deserialize(exported.serialize()).call(x)
-    oracle.assert_same(got.indices, bucketed(x, 4, 16)[1])
+    oracle.assert_same(got.indices, oracle.bucketed(x, 4, 16)[1])
 
 
 @pytest.mark.native_only

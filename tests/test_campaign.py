@@ -1,0 +1,31 @@
+"""The campaign in small: calls drawn at random, 2000 rows of them on all back ends together."""
+
+import campaign
+import oracle
+import pytest
+import random_calls
+
+CASES = {"native": 1400, "xla": 500, "emulated": 100, "gpu": 1400}
+
+
+def test_some_of_the_campaign(backend):
+    limits = "native" if backend.name == "gpu" else backend.name
+    *_, done = campaign.campaign(limits, cases=CASES[backend.name], seed=0)
+    assert done.cases >= CASES[backend.name]
+
+
+@pytest.mark.native_only
+@pytest.mark.not_emulated
+def test_a_wrong_answer_is_found(backend, monkeypatch):
+    """And said so that it can be had again."""
+    right = random_calls.run
+
+    def wrong(call):
+        first, *others = right(call)
+        flipped = oracle.bits(first).copy()
+        flipped.flat[-1] ^= 1
+        return [flipped.view(first.dtype), *others]
+
+    monkeypatch.setattr(random_calls, "run", wrong)
+    with pytest.raises(AssertionError, match=r"(?s)wrong in 1 places.*campaign\.py --backend native --seed 3 --call 0"):
+        list(campaign.campaign("native", cases=1, seed=3))
