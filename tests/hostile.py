@@ -1,0 +1,158 @@
+"""Calls the handlers of a native module as XLA would not: each call must be refused or answered, never worse.
+
+    python tests/hostile.py --calls 100000 --seed 0                # the CPU's
+    python tests/hostile.py --calls 10000 --backend emulated       # CUDA's, on the emulator
+    python tests/hostile.py --seed 0 --only 812                    # one call again
+
+Buffers end at a page that nobody may touch, and begin behind bytes that must not change. Results are poisoned before,
+so that each byte of them is known to be written. Nothing of JAX runs: what a sanitizer finds is ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import hostile_calls
+import jax
+import numpy as np
+import oracle
+from ffi_host import Buffer, GuardedMemory, Host, build, handlers
+from hostile_calls import CustomCall, Operand
+from kernel_ways import ways
+
+POISON = 0xA5
+MOST_OPERANDS = 12
+
+
+class Hostile:
+    """A native module's handlers, and memory to call them with."""
+
+    def __init__(self, host: Host, module: Any) -> None:
+        self._host, self._module, self._handlers = host, module, handlers(module)
+        self._memory = [GuardedMemory() for _ in range(MOST_OPERANDS)]
+
+    def call(self, seed: int, number: int) -> tuple[CustomCall, str | None]:
+        """Makes the call of that number, and says whether it was answered (None) or with what error."""
+        rng = np.random.default_rng([seed, number])
+        operation = hostile_calls.OPERATIONS[rng.integers(len(hostile_calls.OPERATIONS))]
+        call = hostile_calls.right_call(rng, operation, self._module)
+        for _ in range(rng.choice([0, 1, 2, 3], p=[0.3, 0.4, 0.2, 0.1])):
+            hostile_calls.mutate(rng, call)
+        right = hostile_calls.is_right(call, self._module)
+        operands = call.args + call.rets
+        if not _exists(operands) or (right and not _fits(operands)):
+            return call, "not made"
+        memories = iter(self._memory)
+        args = [self._place(rng, arg, next(memories), is_result=False) for arg in call.args]
+        rets = [self._place(rng, ret, next(memories), is_result=True) for ret in call.rets]
+        rets = [
+            Buffer(ret.dtype, ret.shape, args[0].address) if ret.alias and args else buffer
+            for ret, buffer in zip(call.rets, rets, strict=True)
+        ]
+        threads = int(rng.choice([1, 3]))
+        error = self._host.call(self._handlers[operation], args, rets, call.attributes, threads=threads)
+        assert (error is None) == right, f"{call}: {error or 'answered'}"
+        if right:
+            self._check(call)
+        return call, error
+
+    def _place(self, rng: np.random.Generator, operand: Operand, memory: GuardedMemory, *, is_result: bool) -> Buffer:
+        """Nothing is nowhere, or so is its address; what is too large to be had is where nobody may touch it."""
+        if not _fits([operand]):
+            return Buffer(operand.dtype, operand.shape, memory.end)
+        address = memory.place(operand.nbytes, POISON) if is_result else memory.write(operand.array(rng))
+        return Buffer(operand.dtype, operand.shape, address if operand.nbytes or rng.integers(2) else None)
+
+    def _check(self, call: CustomCall) -> None:
+        if not any(ret.nbytes for ret in call.rets):
+            return
+        memories = self._memory[len(call.args) :]
+        with np.errstate(all="ignore"):
+            wanted = hostile_calls.answer(call)
+        for ret, want, memory in zip(call.rets, wanted, memories, strict=False):
+            if ret.nbytes:
+                got = memory.read(ret.dtype, ret.shape)
+                if want is not None and call.operation in hostile_calls.SELECTIONS:
+                    oracle.assert_same(got, want)
+                elif want is not None:
+                    oracle.assert_same(_with_one_nan(got), _with_one_nan(want))
+
+
+def check_ways_at_once(host: Host, module: Any, *, callers: int = 4) -> None:
+    """Every way of the CPU's kernels, in several calls at once that share a pool: as one thread does it."""
+    addresses = handlers(module)
+    for way in ways():
+        error, want = way.run(host, addresses, 1)
+        assert error is None, error
+        with ThreadPoolExecutor(callers) as threads:
+            at_once = [threads.submit(way.run, host, addresses, 3) for _ in range(2 * callers)]
+        for call in at_once:
+            error, results = call.result()
+            assert error is None, error
+            for got, expected in zip(results, want, strict=True):
+                oracle.assert_same(got, expected)
+
+
+def _exists(operands: list[Operand]) -> bool:
+    """Whether there could be such arrays: XLA, and numpy, must be able to tell how many bytes each has."""
+    sizes = [operand.dtype.itemsize * math.prod(max(size, 1) for size in operand.shape) for operand in operands]
+    return max(sizes, default=0) < 2**63 and len(operands) <= MOST_OPERANDS
+
+
+def _fits(operands: list[Operand]) -> bool:
+    return all(operand.nbytes <= GuardedMemory.BYTES - GuardedMemory.CANARY for operand in operands)
+
+
+def _with_one_nan(x: np.ndarray) -> np.ndarray:
+    """Which NaN a sum is depends on the order of a processor's operands."""
+    return np.where(np.isnan(x), x.dtype.type(np.nan), x)
+
+
+def load(backend: str) -> Any:
+    """The native module of the CPU or of the emulator."""
+    if backend == "native":
+        from jax_rtopk import _cpu
+
+        return _cpu
+    path = Path(__file__).parent / "cuda_emulator/build.py"
+    spec = importlib.util.spec_from_file_location("cuda_emulator_build", path)
+    emulator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(emulator)
+    return emulator.load()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--backend", choices=("native", "emulated"), default="native")
+    parser.add_argument("--sanitize", action="append", default=[], help="what the module is built with, as thread")
+    parser.add_argument("--only", type=int, help="make the call of this number alone")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        library = build(Path(folder), jax.ffi.include_dir(), *(f"-fsanitize={name}" for name in options.sanitize))
+        host, module = Host(library), load(options.backend)
+    hostile = Hostile(host, module)
+    if options.backend == "native":
+        check_ways_at_once(host, module)
+    counts = {"answered": 0, "refused": 0, "not made": 0}
+    for number in range(options.calls) if options.only is None else [options.only]:
+        try:
+            call, error = hostile.call(options.seed, number)
+        except AssertionError:
+            print(f"python tests/hostile.py --backend {options.backend} --seed {options.seed} --only {number}")
+            raise
+        if options.only is not None:
+            print(call, error, sep="\n")
+        counts["answered" if error is None else "not made" if error == "not made" else "refused"] += 1
+    print(f"{options.backend}, seed {options.seed}:", ", ".join(f"{count:,} {name}" for name, count in counts.items()))
+
+
+if __name__ == "__main__":
+    main()
