@@ -1,0 +1,85 @@
+"""Many threads of Python at once, one processor, a process that forks: the answers are the same."""
+
+import os
+import subprocess
+import sys
+import threading
+from functools import partial
+
+import jax
+import numpy as np
+import oracle
+import pytest
+
+from jax_rtopk import topk
+
+THREADS = 64
+
+
+@pytest.mark.native_only
+@pytest.mark.not_emulated
+@pytest.mark.usefixtures("backend")
+def test_many_threads_call_at_once():
+    """Eight programs, some with several tasks, each called by eight threads that also compile the first of it."""
+    rng = np.random.default_rng(0)
+    shapes = [(1, 2**18 + 5), (3, 40), (700, 300), (2000, 64), (5, 1000), (64, 4096), (1, 7), (300, 129)]
+    rows = [rng.integers(0, 1000, shape).astype(np.float32) for shape in shapes]
+    programs = [jax.jit(partial(topk, k=min(5 + i, shape[1]))) for i, shape in enumerate(shapes)]
+    start, results = threading.Barrier(THREADS), [None] * THREADS
+
+    def call(thread):
+        start.wait()
+        results[thread] = [programs[thread % 8](rows[thread % 8]) for _ in range(3)]
+
+    threads = [threading.Thread(target=call, args=(thread,)) for thread in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    wanted = [oracle.topk(x, min(5 + i, x.shape[1])) for i, x in enumerate(rows)]
+    for thread, calls in enumerate(results):
+        assert calls is not None, f"thread {thread} came to no end"
+        for values, indices in calls:
+            oracle.assert_same(values, wanted[thread % 8][0])
+            oracle.assert_same(indices, wanted[thread % 8][1])
+
+
+SELECT = """
+import os, sys
+import numpy as np
+import jax, jax_rtopk
+
+def select():
+    for shape in ((3, 40), (3000, 100), (1, 2**18 + 5)):
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        want = np.argsort(-x, axis=1, kind="stable")[:, :5]
+        np.testing.assert_array_equal(jax_rtopk.topk(x, 5).indices, want)
+        mask = np.asarray(jax_rtopk.topk_mask(x, 5))
+        np.testing.assert_array_equal(np.nonzero(mask)[1], np.sort(want).ravel())
+"""
+# JAX warns of a fork once it has threads, and promises nothing for it. Before, it has none, nor does what is imported.
+FORK = """
+child = os.fork()
+if child == 0:
+    select()
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+ONE_PROCESSOR = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "variables"),
+    [
+        pytest.param(
+            ONE_PROCESSOR + SELECT + FORK + "select()", {}, id="one processor, and a fork before the first use"
+        ),
+        pytest.param(SELECT + "select()", {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}, id="one thread of XLA"),
+    ],
+)
+def test_in_a_process_of_its_own(program, variables):
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_PLATFORMS": "cpu", **variables}
+    command = [sys.executable, "-P", "-W", "error", "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
