@@ -15,7 +15,7 @@ target_compile_options(rtopk_options INTERFACE
 
 if(JAX_RTOPK_SANITIZE)
   # Of sanitized code -O3 makes so much that compiling takes five times as long.
-  set(sanitizers -O1 -fsanitize=address,undefined -fno-sanitize-recover=all)
+  set(sanitizers -O1 -fsanitize=${JAX_RTOPK_SANITIZE} -fno-sanitize-recover=all)
   target_compile_options(rtopk_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${sanitizers};-fno-omit-frame-pointer;-g1>")
   target_link_options(rtopk_options INTERFACE ${sanitizers})
 endif()

@@ -27,7 +27,9 @@ ffi::Error guarded(F&& run) {
     run();
     return ffi::Error::Success();
   } catch (const std::exception& error) {
-    return ffi::Error(ffi::ErrorCode::kResourceExhausted, std::string("jax_rtopk: ") + error.what());
+    return ffi::Error(ffi::ErrorCode::kResourceExhausted,
+                      std::string("jax_rtopk: out of memory for the kernel's own buffers (") + error.what() +
+                          "): free some, or choose a smaller k or num_buckets, by which they grow");
   }
 }
 

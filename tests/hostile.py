@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import math
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,13 +86,16 @@ class Hostile:
 
 
 def check_ways_at_once(host: Host, module: Any, *, callers: int = 4) -> None:
-    """Every way of the CPU's kernels, in several calls at once that share a pool: as one thread does it."""
+    """Every way of the CPU's kernels, in several calls at once that share a pool: as one thread does it.
+
+    What the results held before makes no difference, so every byte of them is written.
+    """
     addresses = handlers(module)
     for way in ways():
-        error, want = way.run(host, addresses, 1)
+        error, want = way.run(host, addresses, 1, filling=0)
         assert error is None, error
         with ThreadPoolExecutor(callers) as threads:
-            at_once = [threads.submit(way.run, host, addresses, 3) for _ in range(2 * callers)]
+            at_once = [threads.submit(way.run, host, addresses, 3, filling=1) for _ in range(2 * callers)]
         for call in at_once:
             error, results = call.result()
             assert error is None, error
@@ -143,6 +147,7 @@ def main() -> None:
         check_ways_at_once(host, module)
     counts = {"answered": 0, "refused": 0, "not made": 0}
     for number in range(options.calls) if options.only is None else [options.only]:
+        print(f"\rcall {number}", end=" ", file=sys.stderr, flush=True)  # the last one, if it ends the process
         try:
             call, error = hostile.call(options.seed, number)
         except AssertionError:

@@ -40,9 +40,11 @@ class Way:
     results: list[np.ndarray]  # like what it returns
     attributes: dict[str, Any]
 
-    def run(self, host: Host, handlers: dict[str, int], threads: int) -> tuple[str | None, list[np.ndarray]]:
-        """The error, if any, and the results, which held something else before."""
-        results = [np.full_like(result, 1) for result in self.results]
+    def run(
+        self, host: Host, handlers: dict[str, int], threads: int, *, filling: int
+    ) -> tuple[str | None, list[np.ndarray]]:
+        """The error, if any, and the results, which were full of that number before."""
+        results = [np.full_like(result, filling) for result in self.results]
         buffers = [[Buffer(x.dtype, x.shape, x.ctypes.data) for x in arrays] for arrays in (self.args, results)]
         return host.call(handlers[self.operation], *buffers, self.attributes, threads=threads), results
 

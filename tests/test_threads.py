@@ -1,4 +1,4 @@
-"""Many threads of Python at once, one processor, a process that forks: the answers are the same."""
+"""Many threads of Python at once, one processor, no memory, a process that forks: answers or errors, as ever."""
 
 import os
 import subprocess
@@ -66,6 +66,26 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
 ONE_PROCESSOR = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+NO_MEMORY = """
+import resource
+from functools import partial
+import jax, numpy as np
+from jax_rtopk import approx_topk
+
+x = jax.device_put(np.arange(2**23, dtype=np.uint32).astype(np.uint8))
+select = jax.jit(partial(approx_topk, k=5, num_buckets=2**22)).lower(x).compile()  # buffers of 2^24 bytes
+with open("/proc/self/statm") as file:
+    taken = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + 2**23, resource.RLIM_INFINITY))
+try:
+    jax.block_until_ready(select(x))
+except jax.errors.JaxRuntimeError as error:
+    assert str(error).startswith("RESOURCE_EXHAUSTED: jax_rtopk: out of memory"), error
+else:
+    raise AssertionError("there was memory")
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert select(x).indices.tolist() == [255, 511, 767, 1023, 1279]
+"""
 
 
 @pytest.mark.parametrize(
@@ -75,6 +95,7 @@ ONE_PROCESSOR = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0)
             ONE_PROCESSOR + SELECT + FORK + "select()", {}, id="one processor, and a fork before the first use"
         ),
         pytest.param(SELECT + "select()", {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}, id="one thread of XLA"),
+        pytest.param(NO_MEMORY, {}, id="no memory for the kernel"),
     ],
 )
 def test_in_a_process_of_its_own(program, variables):
