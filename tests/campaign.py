@@ -78,6 +78,8 @@ def campaign(backend: str, *, cases: int, seed: int, seconds: float = float("inf
 
 def show(backend: str, done: Done, cases: int, started: float) -> None:
     """The progress bar."""
+    if not sys.stderr.isatty():
+        return
     width, share = 30, min(1.0, done.cases / cases)
     bar = "#" * int(width * share)
     rate = done.cases / (time.monotonic() - started)

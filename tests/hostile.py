@@ -147,7 +147,8 @@ def main() -> None:
         check_ways_at_once(host, module)
     counts = {"answered": 0, "refused": 0, "not made": 0}
     for number in range(options.calls) if options.only is None else [options.only]:
-        print(f"\rcall {number}", end=" ", file=sys.stderr, flush=True)  # the last one, if it ends the process
+        if sys.stderr.isatty():
+            print(f"\rcall {number}", end=" ", file=sys.stderr, flush=True)  # the last one, if it ends the process
         try:
             call, error = hostile.call(options.seed, number)
         except AssertionError:
