@@ -278,7 +278,7 @@ def _in_place(rng: np.random.Generator, call: CustomCall) -> None:
 
 def _scramble(rng: np.random.Generator, call: CustomCall) -> None:
     """Other integers, as far off as they can be, among the indices or whatever an operand holds of these."""
-    operands = [arg for arg in call.args if arg.dtype == INT32 and arg.data is not None]
+    operands = [arg for arg in call.args if arg.data is not None and arg.dtype == arg.data.dtype == INT32]
     if operands:
         operand = operands[rng.integers(len(operands))]
         numbers = np.array([-(2**31), -(2**31) + 1, -1, 0, 1, 7, 2**30, 2**31 - 2, 2**31 - 1], INT32)

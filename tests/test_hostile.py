@@ -1,6 +1,7 @@
 """Handlers that are called as XLA would not call them, and that are short of memory."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,13 @@ from hostile import Hostile, check_ways_at_once
 
 from jax_rtopk import _cpu, _native
 
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("g++") is None, reason="needs g++ and the memory protection of Linux"
+)
 CALLS = {"native": 3000, "emulated": 200}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def library(tmp_path_factory):
     return ffi_host.build(tmp_path_factory.mktemp("ffi_host"), jax.ffi.include_dir())
 

@@ -88,6 +88,7 @@ assert select(x).indices.tolist() == [255, 511, 767, 1023, 1279]
 """
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has these limits of a process")
 @pytest.mark.parametrize(
     ("program", "variables"),
     [
