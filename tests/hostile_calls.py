@@ -21,6 +21,7 @@ INT32 = np.dtype(np.int32)
 NUMBERS = [-(2**63), -(2**62), -(2**31), -1, 0, 1, 2, 3, 2**31 - 1, 2**31, 2**32, 2**32 + 1, 2**62, 2**63 - 1]
 SELECTIONS = {
     "topk": {"k": int, "largest": bool, "sorted": bool, "max_iter": int},
+    "topk_in_parts": {"k": int, "parts": int, "largest": bool, "sorted": bool},
     "mask": {"k": int, "largest": bool, "by_magnitude": bool, "max_iter": int},
     "sparsify": {"k": int, "by_magnitude": bool, "max_iter": int},
     "bucketed": {"k": int, "num_buckets": int, "bucket_k": int, "largest": bool, "sorted": bool},
@@ -103,6 +104,11 @@ def _selection(rng: np.random.Generator, operation: str, module: Any) -> CustomC
     kind = oracle.KINDS[rng.integers(len(oracle.KINDS))]
     operand = Operand("operand", dtype, (*batch, n), oracle.operand(rng, dtype, (*batch, n), kind))
     values: dict[str, Any] = {"k": k, "max_iter": int(rng.choice([0, 0, 1, 2, 5, 2**40]))}
+    if operation == "topk_in_parts":
+        most = next(count for count in range(_packs(n, dtype), 0, -1) if _shortest_part(n, count, dtype) >= k)
+        values["parts"] = int(rng.integers(1, most + 1))
+        if _shortest_part(n, values["parts"], dtype) < k:
+            values["parts"] = most
     if operation == "bucketed":
         values["num_buckets"] = int(rng.integers(1, max(n, 1) + 1))
         values["bucket_k"] = max(1, min(-(-k // values["num_buckets"]), n // values["num_buckets"]))
@@ -116,10 +122,33 @@ def _selection(rng: np.random.Generator, operation: str, module: Any) -> CustomC
         rets = [Operand("dense", dtype, operand.shape)]
     else:
         rets = [Operand("values", dtype, (*batch, k)), Operand("indices", INT32, (*batch, k))]
-    if operation == "bucketed" and hasattr(module, "bucketed_workspace"):
-        needed = module.bucketed_workspace(values["num_buckets"] * values["bucket_k"], k, dtype.itemsize)
+    if _has_workspace(operation, module):
+        needed, _ = _workspace(operation, values, dtype, module)
         rets.append(Operand("workspace", np.dtype(np.uint8), (*batch, needed)))
     return CustomCall(operation, [operand], rets, attributes)
+
+
+def _has_workspace(operation: str, module: Any) -> bool:
+    return operation == "topk_in_parts" or (operation == "bucketed" and hasattr(module, "bucketed_workspace"))
+
+
+def _workspace(operation: str, a: dict[str, int], dtype: np.dtype, module: Any) -> tuple[int, int]:
+    """The bytes a row that it must have at least, and must have a multiple of."""
+    if operation == "topk_in_parts":
+        return module.topk_in_parts_workspace(a["parts"], a["k"], dtype.itemsize), 4
+    candidates = a["num_buckets"] * a["bucket_k"]
+    return module.bucketed_workspace(candidates, a["k"], dtype.itemsize), 16 if dtype.itemsize == 8 else 8
+
+
+def _packs(n: int, dtype: np.dtype) -> int:
+    """Of 16 bytes of a row, between which parts of it may begin."""
+    return max(1, -(-n * dtype.itemsize // 16))
+
+
+def _shortest_part(n: int, count: int, dtype: np.dtype) -> int:
+    pack, packs = 16 // dtype.itemsize, _packs(n, dtype)
+    begins = [packs * part // count * pack for part in (1, count - 1)]
+    return n if count == 1 else min(begins[0], n - begins[1])
 
 
 def _floats(rng: np.random.Generator, name: str, dtype: np.dtype, *shape: int) -> Operand:
@@ -308,8 +337,8 @@ def _is_right_selection(call: CustomCall, module: Any) -> bool:
     if not all(isinstance(call.attributes[name], scalars[of]) for name, of in types.items()):
         return False
     a = {name: int(value) for name, value in call.attributes.items()}
-    with_workspace = call.operation == "bucketed" and hasattr(module, "bucketed_workspace")
-    if len(call.args) != 1 or len(call.rets) != 1 + (call.operation in ("topk", "bucketed")) + with_workspace:
+    with_workspace = _has_workspace(call.operation, module)
+    if len(call.args) != 1 or len(call.rets) != 1 + (call.operation not in ("mask", "sparsify")) + with_workspace:
         return False
     operand, rets = call.args[0], [(ret.dtype, ret.shape) for ret in call.rets]
     if operand.dtype not in oracle.DTYPES or not operand.shape or _aliases(call):
@@ -326,17 +355,23 @@ def _is_right_selection(call: CustomCall, module: Any) -> bool:
         return False
     if call.operation == "topk":
         return True
-    if not 1 <= a["num_buckets"] <= n or not 1 <= a["bucket_k"] <= n // a["num_buckets"]:
-        return False
-    candidates = a["num_buckets"] * a["bucket_k"]
-    if candidates < a["k"]:
+    right = _are_right_parts if call.operation == "topk_in_parts" else _are_right_buckets
+    if not right(a, n, operand.dtype):
         return False
     if not with_workspace:
         return True
     dtype, shape = rets[2]
-    needed = module.bucketed_workspace(candidates, a["k"], operand.dtype.itemsize)
-    unit = 16 if operand.dtype.itemsize == 8 else 8
+    needed, unit = _workspace(call.operation, a, operand.dtype, module)
     return dtype == np.uint8 and shape[:-1] == tuple(batch) and shape[-1] >= needed and shape[-1] % unit == 0
+
+
+def _are_right_parts(a: dict[str, int], n: int, dtype: np.dtype) -> bool:
+    return 1 <= a["parts"] <= _packs(n, dtype) and _shortest_part(n, a["parts"], dtype) >= a["k"]
+
+
+def _are_right_buckets(a: dict[str, int], n: int, _: np.dtype) -> bool:
+    b, j = a["num_buckets"], a["bucket_k"]
+    return 1 <= b <= n and 1 <= j <= n // b and b * j >= a["k"]
 
 
 def _named(call: CustomCall, names: tuple[str, ...]) -> dict[str, Operand] | None:
@@ -417,7 +452,7 @@ def _selected(call: CustomCall, operand: np.ndarray) -> list[np.ndarray | None]:
             x, k, a["num_buckets"], a["bucket_k"], largest=order["largest"], sorted=bool(a["sorted"])
         )
         return [*(result.reshape(*operand.shape[:-1], k) for result in results), *[None] * (len(call.rets) - 2)]
-    if a["max_iter"]:
+    if a.get("max_iter"):
         mask = search_spec.select(oracle.keys(x, **order), k, a["max_iter"], x.dtype.itemsize)
     else:
         mask = oracle.mask(x, k, **order)
@@ -430,7 +465,7 @@ def _selected(call: CustomCall, operand: np.ndarray) -> list[np.ndarray | None]:
         keys = np.take_along_axis(oracle.keys(x, **order), indices, 1)
         indices = np.take_along_axis(indices, np.argsort(~keys, axis=1, kind="stable"), 1)
     results = np.take_along_axis(x, indices, 1), indices.astype(INT32)
-    return [result.reshape(*operand.shape[:-1], k) for result in results]
+    return [*(result.reshape(*operand.shape[:-1], k) for result in results), *[None] * (len(call.rets) - 2)]
 
 
 def _summed(call: CustomCall, arrays: list[np.ndarray]) -> list[np.ndarray | None]:
