@@ -366,7 +366,9 @@ def _is_right_selection(call: CustomCall, module: Any) -> bool:
 
 
 def _are_right_parts(a: dict[str, int], n: int, dtype: np.dtype) -> bool:
-    return 1 <= a["parts"] <= _packs(n, dtype) and _shortest_part(n, a["parts"], dtype) >= a["k"]
+    """A block must be able to hold each part; the rows here are far shorter than the longest such, or far longer."""
+    parts = a["parts"]
+    return 1 <= parts <= _packs(n, dtype) and _shortest_part(n, parts, dtype) >= a["k"] and n // parts < 2**15
 
 
 def _are_right_buckets(a: dict[str, int], n: int, _: np.dtype) -> bool:
