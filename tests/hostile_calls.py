@@ -362,7 +362,9 @@ def _is_right_selection(call: CustomCall, module: Any) -> bool:
         return True
     dtype, shape = rets[2]
     needed, unit = _workspace(call.operation, a, operand.dtype, module)
-    return dtype == np.uint8 and shape[:-1] == tuple(batch) and shape[-1] >= needed and shape[-1] % unit == 0
+    if dtype != np.uint8 or len(shape) != len(operand.shape) or shape[:-1] != tuple(batch):
+        return False
+    return shape[-1] >= needed and shape[-1] % unit == 0
 
 
 def _are_right_parts(a: dict[str, int], n: int, dtype: np.dtype) -> bool:
