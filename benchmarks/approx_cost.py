@@ -24,14 +24,13 @@ from plotting import RESULTS, ROOT
 from timing import machine, take_turns
 
 from jax_rtopk import approx_topk, topk
-from jax_rtopk._plan import fewest_buckets
+from jax_rtopk._plan import VECTOR, fewest_buckets, whole_vectors
 
 SECONDS = 6.0
 TARGET = 0.95
 ELEMENTS = 2**21
 SHAPES = [(n, k) for n in (1024, 4096, 16384, 65536, 262144) for k in (16, 64, 256, 512, 2048) if 4 * k <= n]
 BUCKET_KS = (1, 2, 3, 4, 5, 8, 16)
-FEWEST_BUCKETS = 64
 
 
 def measure(n: int, k: int, seconds: float) -> dict[str, dict]:
@@ -72,11 +71,12 @@ def report(cases: list[dict]) -> None:
     for case in cases:
         n, k = case["n"], case["k"]
         for way in case["ways"].values():
-            if way.get("num_buckets", 0) < FEWEST_BUCKETS:  # fewer do not fill the vectors
+            if way.get("num_buckets", 0) < VECTOR:  # how queues of more than four levels fare then is another matter
                 continue
             candidates = way["num_buckets"] * way["bucket_k"]
             second = exact[0] * candidates + exact[1] * sqrt(candidates * k)
-            terms.append([n * (way["bucket_k"] == j) for j in BUCKET_KS] + [k, 1])
+            places = n / way["num_buckets"] * whole_vectors(way["num_buckets"])
+            terms.append([places * (way["bucket_k"] == j) for j in BUCKET_KS] + [k, 1])
             times.append((way["ns"], second))
     weights = 1 / np.array([ns for ns, _ in times])
     rest = np.array([ns - second for ns, second in times])

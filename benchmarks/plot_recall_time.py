@@ -20,7 +20,7 @@ from plotting import GREY, OTHER, OURS, RESULTS, plt, save
 from timing import blocking, machine, take_turns, write_cases
 
 from jax_rtopk import TopK, approx_topk, expected_recall, expected_recall_early_stop, topk
-from jax_rtopk._plan import STAGE1, fewest_buckets, plan_cost
+from jax_rtopk._plan import STAGE1, cheapest_buckets, plan_cost
 
 SECONDS = 30.0
 SHAPES = ((512, 65536, 256), (4096, 4096, 64), (65536, 256, 32))
@@ -40,15 +40,15 @@ def ways(n: int, k: int) -> dict[str, tuple[str, float, Select]]:
         expected = expected_recall_early_stop(n, k, passes)
         found[f"max_iter={passes}"] = "early-stopped", expected, partial(exact, max_iter=passes)
     for target in TARGETS:
-        num_buckets, bucket_k = cheapest_buckets(n, k, target)
+        num_buckets, bucket_k = cheapest_plan(n, k, target)
         select = partial(approx_topk, k=k, sorted=False, num_buckets=num_buckets, bucket_k=bucket_k)
         found[f"{num_buckets} x {bucket_k}"] = "bucketed", expected_recall(n, k, num_buckets, bucket_k), select
     return found
 
 
-def cheapest_buckets(n: int, k: int, target: float) -> tuple[int, int]:
+def cheapest_plan(n: int, k: int, target: float) -> tuple[int, int]:
     """As plan_buckets, but never the exact plan that it prefers where that is as cheap."""
-    plans = [(fewest_buckets(n, k, bucket_k, target), bucket_k) for bucket_k in range(1, min(len(STAGE1), k) + 1)]
+    plans = [(cheapest_buckets(n, k, bucket_k, target), bucket_k) for bucket_k in range(1, min(len(STAGE1), k) + 1)]
     return min(((b, j) for b, j in plans if b and b < n), key=lambda plan: plan_cost(n, k, *plan))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from sections import ROOT
 
 sys.path.insert(0, str(ROOT / "tests"))
-from cuda_policy import WARP, Launch, QuickPlan, launch_of
+from cuda_policy import WARP, Launch, QuickPlan, launch_of, staged_room
 from row_kinds import make_rows
 from search_spec import SearchPlan
 
@@ -53,8 +53,9 @@ class Interpreter:
         """Warp instructions a row. One block takes all rows in turn, as the blocks of a large launch do."""
         x, bits = _rows(case, kind, rows)
         launch = launch_of(case.n, case.k, case.item_bytes, is_sorted=case.is_sorted)
+        room = np.int32(staged_room(case.n, case.k))
         values, indices = np.zeros((rows, case.k), bits.dtype), np.zeros((rows, case.k), np.int32)
-        sink = self._ptxrun.Struct(values, indices, np.int32(case.k), np.int32(case.k), np.bool_(case.is_sorted))
+        sink = self._ptxrun.Struct(values, indices, np.int32(case.k), room, np.bool_(case.is_sorted))
         arguments = [self._task(case, bits, launch), sink, np.int32(launch.team_bytes)]
         stats = self._kernel(launch, case.item_bytes).launch(
             1, launch.threads, arguments, shared_bytes=launch.shared_bytes

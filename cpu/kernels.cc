@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "cpu/kernels_isa.h"
@@ -13,25 +15,45 @@
 namespace jax_rtopk {
 namespace {
 
-// The best instruction set of this machine that is no better than the one that JAX_RTOPK_SIMD names, which is read
-// once.
-const IsaKernels& choose() {
+struct InstructionSet {
+  const char* name;
+  bool is_here;
+  const IsaKernels& (*kernels)();
+};
+
+// Those of this architecture, from what every machine has to what is best.
+std::vector<InstructionSet> instruction_sets() {
 #if defined(__x86_64__)
-  const char* const wanted = std::getenv("JAX_RTOPK_SIMD");
-  const auto is_wanted = [wanted](const char* name) { return wanted != nullptr && std::strcmp(wanted, name) == 0; };
   const bool has_avx2 =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  const bool at_most_baseline = is_wanted("baseline"), at_most_avx2 = at_most_baseline || is_wanted("avx2");
-  if (has_avx512 && !at_most_avx2) return avx512::kernels();
-  if (has_avx2 && !at_most_baseline) return avx2::kernels();
-#endif
-#if defined(__aarch64__)
-  return neon::kernels();
+  return {{"baseline", true, baseline::kernels},
+          {"avx2", has_avx2, avx2::kernels},
+          {"avx512", has_avx512, avx512::kernels}};
+#elif defined(__aarch64__)
+  return {{"neon", true, neon::kernels}};
 #else
-  return baseline::kernels();
+  return {{"baseline", true, baseline::kernels}};
 #endif
+}
+
+// The best instruction set of this machine that is no better than the one that JAX_RTOPK_SIMD names, which is read
+// once.
+const IsaKernels& choose() {
+  const char* const wanted = std::getenv("JAX_RTOPK_SIMD");
+  const bool any = wanted == nullptr || *wanted == '\0';
+  const IsaKernels* best = nullptr;
+  bool is_known = any;
+  std::string names;
+  for (const InstructionSet& set : instruction_sets()) {
+    if (set.is_here && (any || !is_known)) best = &set.kernels();
+    is_known = is_known || std::strcmp(wanted, set.name) == 0;
+    names += (names.empty() ? "" : ", ") + std::string(set.name);
+  }
+  if (is_known) return *best;
+  throw std::invalid_argument("jax_rtopk: JAX_RTOPK_SIMD must name an instruction set of this architecture (" + names +
+                              "), got \"" + wanted + "\". Unset it for the best that this machine has.");
 }
 
 int width_index(int item_bytes) { return item_bytes == 1 ? 0 : item_bytes == 2 ? 1 : item_bytes == 4 ? 2 : 3; }

@@ -60,7 +60,7 @@ RTOPK_DEVICE Span<Lane, kLowest> choose(bool condition, const Span<Lane, kLowest
 template <class Lane, Lane kLowest, int kLevels, class Tag = unsigned>
 class BucketQueue {
  public:
-  static constexpr bool kSpans = false;  // what insert wants
+  static constexpr bool kTakesSpans = false;  // by insert
 
   RTOPK_DEVICE explicit BucketQueue(const Tag& none = Tag{}) {
 #pragma unroll
@@ -100,7 +100,7 @@ class SpanQueue {
   static_assert(kLevels <= 2);
 
  public:
-  static constexpr bool kSpans = true;
+  static constexpr bool kTakesSpans = true;
 
   RTOPK_DEVICE void insert(const Span<Lane, kLowest>& span) { spans_.insert(span.largest(), span); }
 

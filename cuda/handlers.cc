@@ -2,6 +2,7 @@
 #include "ffi/handlers.h"
 
 #include "cuda/kernels.h"
+#include "cuda/parts.h"
 #include "cuda/workspace.h"
 #include "cuda/xla_context.h"
 #include "ffi/bind.h"
@@ -19,6 +20,34 @@ ffi::Error run_topk(Stream stream, ffi::AnyBuffer operand, AnyResult values, Any
   if (decoded.error.failure() || request.rows == 0 || request.k == 0) return decoded.error;
   return error_of(cuda::topk(request, operand.untyped_data(), values->untyped_data(),
                              static_cast<int32_t*>(indices->untyped_data()), stream));
+}
+
+// The error of parts that are too few for a block to hold each, or too many for each to have k elements, or success.
+ffi::Error check_parts(const Request& request, int64_t count) {
+  const auto invalid = [&](const char* rule) {
+    return ffi::Error::InvalidArgument("jax_rtopk: parts must be " + std::string(rule) + ", got " +
+                                       std::to_string(count) + " parts of rows of " + std::to_string(request.n));
+  };
+  const cuda::Parts parts{request.n, count, 16 / request.item_bytes};
+  if (count < 1 || count > parts.packs() || parts.shortest() < request.k)
+    return invalid("from 1 to so many that each has k elements");
+  if (parts.longest() > cuda::policy::longest_part(request.item_bytes))
+    return invalid("so many that a block can hold each");
+  return ffi::Error::Success();
+}
+
+ffi::Error run_topk_in_parts(Stream stream, ffi::AnyBuffer operand, AnyResult values, AnyResult indices,
+                             AnyResult workspace, int64_t k, int64_t parts, bool largest, bool sorted) {
+  const Decoded decoded = decode_topk(operand, *values, *indices, k, largest, sorted, 0);
+  const Request& request = decoded.request;
+  if (decoded.error.failure()) return decoded.error;
+  if (const ffi::Error error = check_parts(request, parts); error.failure()) return error;
+  const int64_t needed = cuda::parts_workspace_bytes(parts, k, request.item_bytes);
+  const ffi::Error error = check_workspace(operand, *workspace, needed, sizeof(int32_t));
+  if (error.failure() || request.rows == 0 || request.k == 0) return error;
+  return error_of(cuda::topk_in_parts(request, parts, operand.untyped_data(), values->untyped_data(),
+                                      static_cast<int32_t*>(indices->untyped_data()), workspace->untyped_data(),
+                                      stream));
 }
 
 ffi::Error run_bucketed(Stream stream, ffi::AnyBuffer operand, AnyResult values, AnyResult indices, AnyResult workspace,
@@ -54,12 +83,15 @@ ffi::Error run_sparsify(Stream stream, ffi::AnyBuffer operand, AnyResult dense, 
 }
 
 XLA_FFI_DEFINE_HANDLER(topk_handler, run_topk, bind_topk(context()), kTraits);
+XLA_FFI_DEFINE_HANDLER(topk_in_parts_handler, run_topk_in_parts, bind_topk_in_parts(context()), kTraits);
 XLA_FFI_DEFINE_HANDLER(bucketed_handler, run_bucketed, bind_bucketed_with_workspace(context()), kTraits);
 XLA_FFI_DEFINE_HANDLER(mask_handler, run_mask, bind_mask(context()), kTraits);
 XLA_FFI_DEFINE_HANDLER(sparsify_handler, run_sparsify, bind_sparsify(context()), kTraits);
 
 }  // namespace
 
-Handlers handlers() { return {topk_handler, bucketed_handler, mask_handler, sparsify_handler, sparse_handlers()}; }
+Handlers handlers() {
+  return {topk_handler, bucketed_handler, mask_handler, sparsify_handler, topk_in_parts_handler, sparse_handlers()};
+}
 
 }  // namespace jax_rtopk

@@ -67,22 +67,26 @@ RTOPK_DEVICE uint32_t signs_of_halves(uint32_t halves) {
 #endif
 }
 
-// A half of `halves` above the lower half of `lower`.
-RTOPK_DEVICE uint32_t under_half(uint32_t halves, int half, uint32_t lower) {
+// A half of `halves` above the same half of `lower`.
+template <int kHalf>
+RTOPK_DEVICE uint32_t join_halves(uint32_t halves, uint32_t lower) {
 #if defined(RTOPK_CUDA_EMULATOR)
-  return (half == 0 ? halves << 16 : halves & 0xffff0000u) | (lower & 0xffffu);
+  return kHalf == 0 ? halves << 16 | (lower & 0xffffu) : (halves & 0xffff0000u) | lower >> 16;
 #else
-  return __byte_perm(halves, lower, half == 0 ? 0x1054 : 0x3254);
+  uint32_t joined;  // the compiler would move the constant into a register
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(joined) : "r"(halves), "r"(lower), "n"(kHalf == 0 ? 0x1054 : 0x3276));
+  return joined;
 #endif
 }
 
-// a & ~b.
-RTOPK_DEVICE uint32_t and_not(uint32_t a, uint32_t b) {
+// kMask & ~word.
+template <uint32_t kMask>
+RTOPK_DEVICE uint32_t complement_in(uint32_t word) {
 #if defined(RTOPK_CUDA_EMULATOR)
-  return a & ~b;
+  return kMask & ~word;
 #else
   uint32_t result;
-  asm("lop3.b32 %0, %1, %2, 0, 0x30;" : "=r"(result) : "r"(a), "r"(b));
+  asm("lop3.b32 %0, %1, %2, 0, 0x0c;" : "=r"(result) : "r"(word), "n"(kMask));
   return result;
 #endif
 }
@@ -168,6 +172,45 @@ struct alignas(2 * sizeof(Word)) Selected {
     return key > other.key || (key == other.key && index < other.index);
   }
 };
+
+// Stores array[i] where word >= least: without a branch.
+template <class Word>
+RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Shared<Selected<Word> >& array, unsigned i,
+                                    const Selected<Word>& item) {
+#if !defined(RTOPK_CUDA_EMULATOR)
+  if constexpr (sizeof(Word) == 4) {
+    asm volatile(
+        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %0, %1;\n\t@chosen st.shared.v2.u32 [%2], {%3, %4};\n\t}" ::"r"(
+            word),
+        "r"(least), "r"(array.address(int(i))), "r"(item.key), "r"(item.index)
+        : "memory");
+    return;
+  }
+#endif
+  if (word >= least) array.store(int(i), item);
+}
+
+// count, and how many of array[kFirst .. kFirst + kCount - 1] have a key above `key`; kCount is even.
+template <int kFirst, int kCount>
+RTOPK_DEVICE unsigned add_those_above(unsigned count, const Shared<Selected<uint32_t> >& array, uint32_t key) {
+  if constexpr (kCount > 2) {
+    count = add_those_above<kFirst, 2>(count, array, key);
+    return add_those_above<kFirst + 2, kCount - 2>(count, array, key);
+  } else {
+#if defined(RTOPK_CUDA_EMULATOR)
+    return count + (array.load(kFirst).key > key) + (array.load(kFirst + 1).key > key);
+#else
+    asm volatile(
+        "{\n\t.reg .u32 a, b, unused;\n\t.reg .pred above;\n\tld.shared.v4.u32 {a, unused, b, unused}, [%1 + %3];\n\t"
+        "setp.gt.u32 above, a, %2;\n\t@above add.u32 %0, %0, 1;\n\t"
+        "setp.gt.u32 above, b, %2;\n\t@above add.u32 %0, %0, 1;\n\t}"
+        : "+r"(count)
+        : "r"(array.address(0)), "r"(key), "n"(kFirst * 8)
+        : "memory");
+    return count;
+#endif
+  }
+}
 
 // Which lanes of the warp hold a word that is not below `least`, a bit each.
 RTOPK_DEVICE unsigned lanes_from(int32_t word, int32_t least) {

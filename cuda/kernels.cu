@@ -8,6 +8,8 @@ namespace jax_rtopk::cuda {
 template <class Bits>
 std::string topk_as(const Request&, const void*, void*, int32_t*, Stream);
 template <class Bits>
+std::string topk_in_parts_as(const Request&, int64_t, const void*, void*, int32_t*, void*, Stream);
+template <class Bits>
 std::string bucketed_as(const Request&, const Buckets&, const void*, void*, int32_t*, void*, int64_t, Stream);
 template <class Bits>
 std::string mask_as(const Request&, const void*, uint8_t*, Stream);
@@ -35,6 +37,13 @@ std::string by_width(const Request& request, Act&& act) {
 
 std::string topk(const Request& request, const void* operand, void* values, int32_t* indices, Stream stream) {
   return by_width(request, [&]<class Bits>() { return topk_as<Bits>(request, operand, values, indices, stream); });
+}
+
+std::string topk_in_parts(const Request& request, int64_t parts, const void* operand, void* values, int32_t* indices,
+                          void* workspace, Stream stream) {
+  return by_width(request, [&]<class Bits>() {
+    return topk_in_parts_as<Bits>(request, parts, operand, values, indices, workspace, stream);
+  });
 }
 
 std::string bucketed(const Request& request, const Buckets& buckets, const void* operand, void* values,

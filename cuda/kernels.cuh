@@ -101,6 +101,13 @@ __global__ void __launch_bounds__(kThreads, 1) select_in_block(Task<Bits> task, 
   }
 }
 
+// As many as the GPU can hold at a time; each takes rows in turn.
+inline unsigned blocks_for(int64_t rows, int64_t rows_per_block, int threads) {
+  const int64_t needed = (rows - 1) / rows_per_block + 1;
+  const int64_t held = int64_t(multiprocessors()) * (policy::kThreadsPerMultiprocessor / threads);
+  return unsigned(std::clamp<int64_t>(held, 1, needed));
+}
+
 // Launches the kernel for the task's rows.
 template <class Bits, class Sink>
 class Launcher {
@@ -121,13 +128,6 @@ class Launcher {
 
  private:
   static constexpr int kPack = RowView<Bits>::kPack;
-
-  // As many as the GPU can hold at a time; each takes rows in turn.
-  static unsigned blocks(int64_t rows, int64_t rows_per_block, int threads) {
-    const int64_t needed = (rows - 1) / rows_per_block + 1;
-    const int64_t held = int64_t(multiprocessors()) * (policy::kThreadsPerMultiprocessor / threads);
-    return unsigned(std::clamp<int64_t>(held, 1, needed));
-  }
 
   template <int kSize>
   std::string in_warp_of() const {
@@ -150,7 +150,7 @@ class Launcher {
     task.quick = QuickPlan::make(task.plan, task.max_iter != INT_MAX, kSlots * kWarp);
     task.swift = task.plain && task.packed && task.plan.n == kPacks * kPack * kLanes;
     return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, kPack / kChunk, Sink>,
-                  blocks(task.rows, kTeams, kThreads), kThreads, size_t(kTeams) * team_bytes, stream_, task, sink_,
+                  blocks_for(task.rows, kTeams, kThreads), kThreads, size_t(kTeams) * team_bytes, stream_, task, sink_,
                   team_bytes);
   }
 
@@ -163,7 +163,7 @@ class Launcher {
   std::string in_block(const char* name) const {
     using Team = BlockTeam<kThreads>;
     const int shared = Team::kScratchBytes + larger(block_maxima_bytes<Team, WordOf<Bits>>(), staged_bytes_);
-    return launch(name, select_in_block<Bits, kThreads, Row, Sink>, blocks(task_.rows, 1, kThreads), kThreads,
+    return launch(name, select_in_block<Bits, kThreads, Row, Sink>, blocks_for(task_.rows, 1, kThreads), kThreads,
                   size_t(shared), stream_, task_, sink_);
   }
 
@@ -196,7 +196,8 @@ std::string topk_as(const Request& request, const void* operand, void* values, i
   const bool in_warp = request.n <= policy::warp_row_max(sizeof(Bits));
   const int64_t item = sizeof(Selected<WordOf<Bits>>);
   const bool staged = in_warp || (request.sorted && request.k * item <= policy::kStagedBytes);
-  const int room = staged ? int(request.k) : 0;
+  constexpr int kStep = policy::kStageStep;
+  const int room = in_warp ? (int(request.k) + kStep - 1) / kStep * kStep : (staged ? int(request.k) : 0);
   const PairSink<Bits> sink{Global<Bits>(static_cast<Bits*>(values), request.rows * request.k),
                             Global<int32_t>(indices, request.rows * request.k), int(request.k), room, request.sorted};
   return Launcher<Bits, PairSink<Bits>>(task, sink, room * int(item), stream).run();

@@ -14,6 +14,11 @@ namespace jax_rtopk::cuda {
 // The k selected elements of each row (values[rows, k], indices[rows, k]).
 std::string topk(const Request& request, const void* operand, void* values, int32_t* indices, Stream stream);
 
+// The same, exactly, by way of `parts` parts of each row, of at least k elements each (cuda/parts.h). `workspace`:
+// memory for this call alone, PartsWorkspace::make(rows, parts, k, item_bytes).bytes of it.
+std::string topk_in_parts(const Request& request, int64_t parts, const void* operand, void* values, int32_t* indices,
+                          void* workspace, Stream stream);
+
 // The k selected elements of each row of those that its buckets keep. `workspace`: memory for this call alone,
 // `workspace_bytes` of it for each row, which are workspace_bytes(...) of cuda/workspace.h or more; or none where that
 // is 0.

@@ -34,14 +34,17 @@ class QuickRow {
     for (int s = 0; s < kPacks; ++s) {
       uint32_t parts[4];
       memcpy(parts, &bits[s], sizeof parts);
-      const uint32_t below = kIndexed ? unforeseen(~first_of(s)) : 0;  // else it would be made anew for each word
+      if constexpr (kIndexed) {
+        // The complements of two neighbours' indices; unforeseen, or they would be made anew for each.
+        uint32_t below = unforeseen(0xfffeffffu - first_of(s) * 0x10001u);
 #pragma unroll
-      for (int j = 0; j < kPack; ++j) {
-        if constexpr (kIndexed) {
-          words_[s][j] = Word(under_half(parts[j / 2], j % 2, below - unsigned(j)));
-        } else {
-          words_[s][j] = Word(parts[j]);
+        for (int j = 0; j < kPack; j += 2) {
+          words_[s][j] = Word(join_halves<0>(parts[j / 2], below));
+          words_[s][j + 1] = Word(join_halves<1>(parts[j / 2], below));
+          below -= 0x20002u;
         }
+      } else {
+        memcpy(words_[s], parts, sizeof parts);
       }
     }
     trusted_ = 0;
@@ -84,7 +87,7 @@ class QuickRow {
     return kIndexed ? (uint32_t(word) ^ 0x80000000u) >> 16 : uint32_t(word) ^ 0x80000000u;
   }
   RTOPK_DEVICE static uint32_t bits_of(Word word) { return kIndexed ? uint32_t(word) >> 16 : uint32_t(word); }
-  RTOPK_DEVICE static int32_t index_in(Word word) { return int32_t(and_not(kIndexMask, uint32_t(word))); }
+  RTOPK_DEVICE static int32_t index_in(Word word) { return int32_t(complement_in<kIndexMask>(uint32_t(word))); }
 
   // As RegisterRow.
   template <class Visit>

@@ -99,19 +99,22 @@ struct PairSink {
     RTOPK_DEVICE void take_survivors(Team& team, const Row&, const Survivors& survivors) {
       team.sync();  // with those who still load survivors
       survivors.each([&](unsigned i, int32_t word, int32_t index) {
-        if (word >= survivors.last()) stage_.save(i, {Row::key_of(word), index});
+        store_if_at_least(word, survivors.last(), stage_.items, i, {Row::key_of(word), index});
       });
       finish(team);
     }
 
     RTOPK_DEVICE void finish(Team& team) {
       const auto k = unsigned(sink_.k);
+      if (kIsRanked && sink_.sorted) fill_stage(team, k);
       team.sync();
       if (!staged()) {
         if (sink_.sorted) sort_selected(team, results_, k);
         return;
       }
-      if (sink_.sorted && kInRegisters && k <= Team::kThreads) {
+      if (sink_.sorted && kIsRanked && k <= Team::kThreads) {
+        save_by_rank(team, k);
+      } else if (sink_.sorted && kInRegisters && k <= Team::kThreads) {
         sort_in_registers<1>(team, k);
       } else if (sink_.sorted && kInRegisters && k <= 2 * Team::kThreads) {
         sort_in_registers<2>(team, k);
@@ -129,7 +132,34 @@ struct PairSink {
     static constexpr bool kInWarp = Team::kWarps == 1;  // whose rows are always staged
     static constexpr bool kInRegisters = kInWarp && sizeof(Bits) < 8;
 
+    // A whole warp's keys of 32 bits: a network would have to move 64 for each element.
+    static constexpr bool kIsRanked = Team::kThreads == kWarp && sizeof(Bits) == 4;
+
     RTOPK_DEVICE bool staged() const { return kInWarp || sink_.room > 0; }
+
+    // Elements that no other comes after, behind the k that are staged in order of index.
+    RTOPK_DEVICE void fill_stage(Team& team, unsigned k) {
+      const auto i = unsigned(team.rank());
+      if (i >= k && i < unsigned(sink_.room)) stage_.save(i, {0, 0});
+    }
+
+    // From the stage to the results, an element a lane: its rank is the number of those above it.
+    RTOPK_DEVICE void save_by_rank(Team& team, unsigned k) {
+      if constexpr (kIsRanked) {
+        const auto lane = unsigned(team.rank());
+        const Selected<Word> own = lane < k ? stage_.load(lane) : Selected<Word>{~Word(0), 0};  // rank 0
+        constexpr int kHalf = kWarp / 2;
+        unsigned rank = add_those_above<0, kHalf>(0, stage_.items, own.key);
+        if (k > kHalf) rank = add_those_above<kHalf, kHalf>(rank, stage_.items, own.key);
+        if (unlikely(team.sum(rank) != k * (k - 1) / 2)) {  // some are equal: the earlier index first
+          unsigned i = 0;
+#pragma unroll 1
+          do rank += i < lane && stage_.load(i).key == own.key;
+          while (++i < k);
+        }
+        if (active_ && lane < k) results_.save(rank, own);
+      }
+    }
 
     // From the stage to the results, kEach elements a lane.
     template <int kEach>

@@ -117,14 +117,14 @@ class BucketStream {
       lanes.of(bits[line], of_line);
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
-        if constexpr (ColumnQueue::kSpans) {
+        if constexpr (ColumnQueue::kTakesSpans) {
           spans[j].lanes[line] = of_line[j];
         } else {
           queues[j].insert(of_line[j], at + line * columns_);
         }
       }
     }
-    if constexpr (ColumnQueue::kSpans) {
+    if constexpr (ColumnQueue::kTakesSpans) {
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
         spans[j].first = at;
@@ -142,7 +142,7 @@ class BucketStream {
       if (i >= row_.n) continue;
       typename Lanes::Lane lane[1];
       lanes.of(Pack<Bits, 1>{{row_.data.load(i)}}, lane);
-      if constexpr (ColumnQueue::kSpans) {
+      if constexpr (ColumnQueue::kTakesSpans) {
         queues[j].insert(Span<typename Lanes::Lane, Lanes::kLowest>::of(at, lane[0]));
       } else {
         queues[j].insert(lane[0], at);

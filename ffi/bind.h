@@ -23,6 +23,20 @@ auto bind_topk(Binding context) {
       .template Attr<int64_t>("max_iter");
 }
 
+// The same, exact, with a third result: (context..., operand, values, indices, workspace, k, parts, largest, sorted)
+template <class Binding>
+auto bind_topk_in_parts(Binding context) {
+  return std::move(context)
+      .template Arg<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Attr<int64_t>("k")
+      .template Attr<int64_t>("parts")
+      .template Attr<bool>("largest")
+      .template Attr<bool>("sorted");
+}
+
 template <class Binding>
 auto bind_bucketed_attributes(Binding results) {
   return std::move(results)

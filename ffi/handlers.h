@@ -19,6 +19,7 @@ struct Handlers {
   XLA_FFI_Handler* bucketed;
   XLA_FFI_Handler* mask;
   XLA_FFI_Handler* sparsify;
+  XLA_FFI_Handler* topk_in_parts;  // nullptr where long rows need no other call
   SparseHandlers sparse;
 };
 

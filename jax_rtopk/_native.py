@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-SELECTIONS = ("topk", "mask", "sparsify", "bucketed")
+SELECTIONS = ("topk", "topk_in_parts", "mask", "sparsify", "bucketed")
 SPARSE = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
 OPERATIONS = (*SELECTIONS, *SPARSE)
 PREFIX = "jax_rtopk_"  # of every FFI target name
@@ -37,8 +37,14 @@ class Backend:
         """Whether `scatter_add` takes, as two more operands, the entries in the order of their indices."""
         return getattr(self.module, "SCATTERS_IN_ORDER", False)
 
+    def parts(self, rows: int, n: int, k: int, item_bytes: int) -> int:
+        """In how many parts it had best select from rows; 1: whole ones."""
+        return int(self.module.topk_parts(rows, n, k, item_bytes)) if hasattr(self.module, "topk_parts") else 1
+
     def workspace(self, operation: str, item_bytes: int, attributes: dict[str, Any]) -> int | None:
         """How many bytes a row the kernels want as an additional result; None if there is to be no such result."""
+        if operation == "topk_in_parts":
+            return int(self.module.topk_in_parts_workspace(attributes["parts"], attributes["k"], item_bytes))
         if operation != "bucketed" or not hasattr(self.module, "bucketed_workspace"):
             return None
         candidates = attributes["num_buckets"] * attributes["bucket_k"]

@@ -14,12 +14,14 @@ from jax_rtopk._recall import bucketed_recall
 # benchmarks/approx_cost.py measures it all and prints these constants; benchmarks/results/approx_cost.json says on what
 # machine.
 # Exact: n * element + sqrt(n * k) * threshold: the larger k is, the more elements pass before the threshold is found.
-EXACT = (0.27, 1.14)
+EXACT = (0.27, 1.35)
 # Early stopping: n * (element + max_iter * counting) + k * selected.
-EARLY_STOP = (0.62, 0.09, 1.2)
-# Buckets: a row + n * STAGE1[bucket_k - 1] + k * order, and exact selection from the candidates.
-ROW, ORDER = 25.0, 8.2
-STAGE1 = (0.24, 0.26, 0.34, 0.42, 0.74, 0.78, 0.82, 0.86, 0.95, 1.03, 1.12, 1.20, 1.29, 1.37, 1.45, 1.54)
+EARLY_STOP = (0.71, 0.07, 1.4)
+# Buckets: a row + n * STAGE1[bucket_k - 1] + k * order, and exact selection from the candidates. As many buckets as
+# VECTOR are served at once, or fewer in the same time.
+VECTOR = 16
+ROW, ORDER = 58.0, 8.7
+STAGE1 = (0.25, 0.27, 0.35, 0.43, 0.67, 0.74, 0.82, 0.89, 0.89, 0.90, 0.90, 0.91, 0.92, 0.92, 0.93, 0.93)
 
 # The recall of early stopping depends on the values a little, beside the ranks: so far below what is expected it was at
 # most, where k is below n / 4 and where it is not.
@@ -57,7 +59,13 @@ def plan_cost(n: int, k: int, num_buckets: int, bucket_k: int) -> float:
     """What a bucket plan costs a row; where each element is a bucket of its own that is exact selection."""
     if num_buckets == n:
         return exact_cost(n, k)
-    return ROW + n * STAGE1[bucket_k - 1] + k * ORDER + exact_cost(num_buckets * bucket_k, k)
+    places = n / num_buckets * whole_vectors(num_buckets)
+    return ROW + places * STAGE1[bucket_k - 1] + k * ORDER + exact_cost(num_buckets * bucket_k, k)
+
+
+def whole_vectors(num_buckets: int) -> int:
+    """So many buckets cost no more in the first stage, a line."""
+    return -(-num_buckets // VECTOR) * VECTOR
 
 
 @lru_cache(maxsize=4096)
@@ -83,7 +91,7 @@ def plan_buckets(n: int, k: int, *, recall_target: float = 0.95) -> BucketPlan:
 
     >>> from jax_rtopk import plan_buckets
     >>> plan_buckets(16384, 128)
-    BucketPlan(num_buckets=196, bucket_k=2, expected_recall=0.950...)
+    BucketPlan(num_buckets=208, bucket_k=2, expected_recall=0.955...)
     >>> plan_buckets(16384, 128, recall_target=1.0)
     BucketPlan(num_buckets=16384, bucket_k=1, expected_recall=1.0)
 
@@ -108,11 +116,20 @@ def plan_buckets(n: int, k: int, *, recall_target: float = 0.95) -> BucketPlan:
     for bucket_k in range(1, min(len(STAGE1), k) + 1):
         if n * STAGE1[bucket_k - 1] >= cost:
             continue
-        num_buckets = fewest_buckets(n, k, bucket_k, recall_target)
+        num_buckets = cheapest_buckets(n, k, bucket_k, recall_target)
         if num_buckets and plan_cost(n, k, num_buckets, bucket_k) < cost:
             cost = plan_cost(n, k, num_buckets, bucket_k)
             best = BucketPlan(num_buckets, bucket_k, bucketed_recall(n, k, num_buckets, bucket_k))
     return best
+
+
+def cheapest_buckets(n: int, k: int, bucket_k: int, recall_target: float) -> int | None:
+    """The buckets with which a `bucket_k` reaches the recall at the least cost, if any do."""
+    fewest = fewest_buckets(n, k, bucket_k, recall_target)
+    if fewest is None:
+        return None
+    most = min(whole_vectors(fewest), n // bucket_k)  # more would be more candidates for the same first stage
+    return min(range(fewest, most + 1), key=lambda num_buckets: plan_cost(n, k, num_buckets, bucket_k))
 
 
 def fewest_buckets(n: int, k: int, bucket_k: int, recall_target: float) -> int | None:

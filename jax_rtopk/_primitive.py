@@ -6,6 +6,7 @@ gives the FFI target of the same name, and `implementation`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -71,15 +72,28 @@ def _lower(
         attributes.pop("max_iter", None)  # the definitions answer exactly
         definition = partial(operation.definition, float_order=platform == "cpu", **attributes)
         return mlir.lower_fun(definition, multiple_results=len(operation.results) > 1)(ctx, operand)
-    workspace = backend.workspace(operation.name, aval.dtype.itemsize, attributes)
+    name = operation.name
+    if name == "topk" and attributes["max_iter"] == 0 and (parts := _parts(backend, aval, attributes["k"])) > 1:
+        # Early stopping must find the same on every back end, and so takes the row as one.
+        name = "topk_in_parts"
+        attributes = {"parts": parts} | {key: value for key, value in attributes.items() if key != "max_iter"}
+    workspace = backend.workspace(name, aval.dtype.itemsize, attributes)
     native = jax.ffi.ffi_lowering(
-        backend.target(operation.name),
+        backend.target(name),
         extra_attributes=_sharding_attributes(operation, aval.shape, attributes["k"], workspace),
     )
     if workspace is None:
         return native(ctx, operand, **attributes)
     space = aval.update(shape=(*aval.shape[:-1], workspace), dtype=np.dtype(np.uint8), weak_type=False)
     return native(ctx.replace(avals_out=[*ctx.avals_out, space]), operand, **attributes)[:-1]
+
+
+def _parts(backend: _native.Backend, aval: Any, k: int) -> int:
+    *batch, n = aval.shape
+    if not isinstance(n, int):
+        return 1
+    rows = math.prod(batch) if all(isinstance(size, int) for size in batch) else 1  # at least one
+    return backend.parts(rows, n, k, aval.dtype.itemsize)
 
 
 def _sharding_attributes(

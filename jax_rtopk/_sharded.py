@@ -74,7 +74,7 @@ def sharded_topk(
         sorted: as of `topk`.
 
     Returns:
-        `TopK(values, indices)`, both of shape `(..., k)`: values of the operand's dtype, int32 indices into the whole
+        `TopK(values, indices)`, both of shape `(..., k)`; values of the operand's dtype, int32 indices into the whole
         row. Both are replicated over `axis_name`, with `check_vma` too.
 
     Raises:

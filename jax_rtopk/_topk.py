@@ -64,7 +64,7 @@ def topk(
             "native" insists on native code; "xla" insists on pure JAX.
 
     Returns:
-        `TopK(values, indices)`, both of the operand's shape with `k` in place of `n`: values of the operand's dtype,
+        `TopK(values, indices)`, both of the operand's shape with `k` in place of `n`; values of the operand's dtype,
         indices int32.
 
     Raises:

@@ -76,6 +76,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "native_only: a test of native code, so not for the pure-JAX definitions")
+    config.addinivalue_line("markers", "cuda_only: a test of what only the CUDA kernels have")
     config.addinivalue_line("markers", "not_emulated: nothing in it is the CUDA kernels' own, and emulation is slow")
 
 
@@ -88,6 +89,8 @@ def pytest_generate_tests(metafunc):
         names = metafunc.config.getoption("backends").split(",")
         if metafunc.definition.get_closest_marker("native_only"):
             names = [name for name in names if name != "xla"]
+        if metafunc.definition.get_closest_marker("cuda_only"):
+            names = [name for name in names if name in ("emulated", "gpu")]
         if metafunc.definition.get_closest_marker("not_emulated"):
             names = [name for name in names if name != "emulated"]
         params = [pytest.param(name, marks=[pytest.mark.gpu] if name == "gpu" else []) for name in names]

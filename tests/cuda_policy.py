@@ -60,11 +60,16 @@ class QuickPlan:
         )
 
 
+def staged_room(n: int, k: int) -> int:
+    """Places in shared memory for the results of a row, where it has some."""
+    return -(-k // 16) * 16 if n <= 1024 else k
+
+
 def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> Launch:
     """The launch of topk for rows of n elements of up to four bytes."""
     letter, pack = MANGLED[item_bytes], 16 // item_bytes
     sink = f"NS0_8PairSinkI{letter}EE"
-    staged = 8 * k  # a key and an index each
+    staged = 8 * staged_room(n, k)  # a key and an index each
     if n <= 1024:
         size = max(32, 1 << (n - 1).bit_length())
         chunk = SearchPlan.make(n, k, item_bytes).chunk
@@ -77,10 +82,11 @@ def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> La
         return Launch(name, WARP_BLOCK, lanes, packs, pack // chunk, team_bytes, slots)
     threads, keys = (256, 16) if n <= 256 * 16 else (512, 32)
     team = f"NS0_9BlockTeamILi{threads}EEE"
-    if n <= threads * keys:
+    in_parts = n > threads * keys and 8 * k <= threads * keys  # the first of three launches, of very many rows
+    if n <= threads * keys or in_parts:
         row, packs = f"RegisterRowI{letter}{team}Li{keys // pack}ELi1EEE", keys // pack
     else:
         row, packs = f"StreamedRowI{letter}{team}EE", 0
-    name = f"select_in_blockI{letter}Li{threads}ENS0_11{row}{sink}"
-    stage = staged if is_sorted and staged <= 47 * 1024 else 0
+    name = f"select_{'part_' if in_parts else ''}in_blockI{letter}Li{threads}ENS0_11{row}{sink}"
+    stage = staged if is_sorted and staged <= 47 * 1024 and not in_parts else 0
     return Launch(name, threads, threads, packs, 1, 2 * threads // WARP * 4 + max(4 * threads, stage))

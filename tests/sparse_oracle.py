@@ -13,6 +13,15 @@ def wide(x):
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
+_INT32 = np.iinfo(np.int32)
+
+
+def some_indices(rng, shape, n):
+    """Most of them inside, some far outside, some twice in a row."""
+    outside = rng.choice(np.array([-1, -n, n, n + 1, _INT32.min, _INT32.max], np.int32), shape)
+    return np.where(rng.random(shape) < 0.2, outside, rng.integers(0, max(n, 1), shape)).astype(np.int32)
+
+
 def inside(indices, n):
     return (indices >= 0) & (indices < n)
 

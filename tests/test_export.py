@@ -31,7 +31,12 @@ from jax_rtopk import (
 @pytest.fixture
 def cuda(monkeypatch):
     """A CUDA back end to lower for: that needs neither a GPU nor the kernels."""
-    module = SimpleNamespace(SCATTERS_IN_ORDER=True, bucketed_workspace=lambda candidates, k, item_bytes: 64)
+    module = SimpleNamespace(
+        SCATTERS_IN_ORDER=True,
+        bucketed_workspace=lambda candidates, k, item_bytes: 64,
+        topk_parts=lambda rows, n, k, item_bytes: 1 if n < 100 else 2,
+        topk_in_parts_workspace=lambda parts, k, item_bytes: 96,
+    )
     backend = _native.Backend(module, _native.PREFIX, frozenset(_native.OPERATIONS))
     monkeypatch.setitem(_native.BACKENDS, "cuda", backend)
     jax.clear_caches()
@@ -99,7 +104,7 @@ def test_refused_without_the_disabled_checks():
 
 
 def test_names_of_the_disabled_checks():
-    selections = ("topk", "mask", "sparsify", "bucketed")
+    selections = ("topk", "topk_in_parts", "mask", "sparsify", "bucketed")
     sparse = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
     checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in selections + sparse}
     assert set(export_disabled_checks()) == checks
@@ -219,6 +224,18 @@ def test_custom_calls_are_stable(platform, signatures):
     graph = CSRGraph(i32((6,)), i32((4,)), f32(4), i32((6,)), i32((4,)), i32((4,)))
     operands = f32(5, 8), f32(5, 3), i32((5, 3)), f32(8, 2), graph
     assert custom_calls(export(every_operation, *operands, platforms=(platform,)).mlir_module()) == signatures
+
+
+@pytest.mark.usefixtures("cuda")
+def test_custom_call_of_long_rows_is_stable():
+    exported = export(lambda x: topk(x, 3, sorted=False), f32(5, 100), platforms=("cuda",))
+    assert custom_calls(exported.mlir_module()) == {
+        "jax_rtopk_topk_in_parts": (
+            ["k = 3 : i64", "largest = true", "parts = 2 : i64", "sorted = false"],
+            ["5x100xf32"],
+            ["5x3xf32", "5x3xi32", "5x96xui8"],
+        )
+    }
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,16 @@ def test_broken_native_module_is_reported(pure_python):
     assert "No module named 'no_such_library'" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["AVX2", "sse"])
+def test_an_instruction_set_that_there_is_not_is_refused(name):
+    environment = os.environ | {"JAX_RTOPK_SIMD": name}
+    command = [sys.executable, "-P", "-c", "import jax_rtopk"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "JAX_RTOPK_SIMD must name an instruction set of this architecture (" in done.stderr
+    assert f'), got "{name}". Unset it' in done.stderr
+
+
 def test_import_leaves_jax_to_be_configured():
     """Registering targets must not start JAX's back ends."""
     code = """

@@ -35,7 +35,7 @@ class EmulatedModule:
 
     def targets(self) -> dict[str, object]:
         """FFI target names and the capsules to register for them, for the platform `cpu`."""
-        selections = ("topk", "bucketed", "mask", "sparsify")
+        selections = ("topk", "topk_in_parts", "bucketed", "mask", "sparsify")
         sparse = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
         return {
             f"jax_rtopk_{name}": jax.ffi.pycapsule(getattr(self._library, f"jax_rtopk_emulated_{name}"))
@@ -44,8 +44,15 @@ class EmulatedModule:
 
     SCATTERS_IN_ORDER = True  # as the native module
 
+    # As the functions of the native module.
+
+    def topk_parts(self, rows: int, n: int, k: int, item_bytes: int) -> int:
+        return int(self._library.jax_rtopk_topk_parts(rows, n, k, item_bytes))
+
+    def topk_in_parts_workspace(self, parts: int, k: int, item_bytes: int) -> int:
+        return int(self._library.jax_rtopk_topk_in_parts_workspace(parts, k, item_bytes))
+
     def bucketed_workspace(self, candidates: int, k: int, item_bytes: int) -> int:
-        """As the function of the native module."""
         return int(self._library.jax_rtopk_bucketed_workspace(candidates, k, item_bytes))
 
 
@@ -58,8 +65,13 @@ def load() -> EmulatedModule:
         HERE / "targets.cc",
     ]
     library = ctypes.CDLL(str(_library("cuda_emulated", sources)))
-    library.jax_rtopk_bucketed_workspace.restype = ctypes.c_int64
-    library.jax_rtopk_bucketed_workspace.argtypes = ctypes.c_int64, ctypes.c_int64, ctypes.c_int
+    for function, sizes in (
+        (library.jax_rtopk_topk_parts, 3),
+        (library.jax_rtopk_topk_in_parts_workspace, 2),
+        (library.jax_rtopk_bucketed_workspace, 2),
+    ):
+        function.restype = ctypes.c_int64
+        function.argtypes = *[ctypes.c_int64] * sizes, ctypes.c_int
     return EmulatedModule(library)
 
 

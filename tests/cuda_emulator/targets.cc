@@ -1,4 +1,5 @@
 // What the emulated back end offers, under names that build.py finds in the library.
+#include "cuda/parts.h"
 #include "cuda/workspace.h"
 #include "ffi/handlers.h"
 
@@ -10,6 +11,7 @@
 
 RTOPK_EMULATED_TARGET(topk)
 RTOPK_EMULATED_TARGET(bucketed)
+RTOPK_EMULATED_TARGET(topk_in_parts)
 RTOPK_EMULATED_TARGET(mask)
 RTOPK_EMULATED_TARGET(sparsify)
 RTOPK_EMULATED_SPARSE(gather_sum)
@@ -18,6 +20,14 @@ RTOPK_EMULATED_SPARSE(scatter_add)
 RTOPK_EMULATED_SPARSE(neighbor_sum)
 RTOPK_EMULATED_SPARSE(neighbor_dot)
 RTOPK_EMULATED_SPARSE(edge_dot)
+
+RTOPK_EMULATED int64_t jax_rtopk_topk_parts(int64_t rows, int64_t n, int64_t k, int item_bytes) {
+  return jax_rtopk::cuda::policy::parts(rows, n, k, item_bytes);
+}
+
+RTOPK_EMULATED int64_t jax_rtopk_topk_in_parts_workspace(int64_t parts, int64_t k, int item_bytes) {
+  return jax_rtopk::cuda::parts_workspace_bytes(parts, k, item_bytes);
+}
 
 RTOPK_EMULATED int64_t jax_rtopk_bucketed_workspace(int64_t candidates, int64_t k, int item_bytes) {
   return jax_rtopk::cuda::workspace_bytes(candidates, k, item_bytes);
