@@ -34,10 +34,14 @@ def explained() -> Iterator[None]:
 
 def all_gather_invariant(x: jax.Array, axis_name: str, *, axis: int) -> jax.Array:
     """`lax.all_gather`, whose result `check_vma` knows to be the same on every device of the mesh axis."""
-    if hasattr(lax, "all_gather_invariant"):  # up to jax 0.7
-        gathered: jax.Array = lax.all_gather_invariant(x, axis_name, axis=axis)
-    else:
-        gathered = lax.all_gather(x, axis_name, axis=axis, to="invarying")
+    if jax.__version_info__ >= (0, 10):
+        gathered: jax.Array = lax.all_gather(x, axis_name, axis=axis, to="invarying")
+    elif hasattr(lax, "all_gather_invariant"):  # up to jax 0.8.1
+        gathered = lax.all_gather_invariant(x, axis_name, axis=axis)
+    else:  # it has no public name, and what is past will not change
+        from jax._src.lax.parallel import all_gather_invariant as private
+
+        gathered = private(x, axis_name, axis=axis)
     return gathered
 
 
