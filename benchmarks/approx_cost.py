@@ -71,7 +71,7 @@ def report(cases: list[dict]) -> None:
     for case in cases:
         n, k = case["n"], case["k"]
         for way in case["ways"].values():
-            if way.get("num_buckets", 0) < VECTOR:  # how queues of more than four levels fare then is another matter
+            if way.get("num_buckets", 0) < VECTOR:  # never chosen with long queues, whose cost is another then
                 continue
             candidates = way["num_buckets"] * way["bucket_k"]
             second = exact[0] * candidates + exact[1] * sqrt(candidates * k)

@@ -53,7 +53,7 @@ class Interpreter:
         """Warp instructions a row. One block takes all rows in turn, as the blocks of a large launch do."""
         x, bits = _rows(case, kind, rows)
         launch = launch_of(case.n, case.k, case.item_bytes, is_sorted=case.is_sorted)
-        room = np.int32(staged_room(case.n, case.k))
+        room = np.int32(staged_room(case.n, case.k, case.item_bytes, is_sorted=case.is_sorted))
         values, indices = np.zeros((rows, case.k), bits.dtype), np.zeros((rows, case.k), np.int32)
         sink = self._ptxrun.Struct(values, indices, np.int32(case.k), room, np.bool_(case.is_sorted))
         arguments = [self._task(case, bits, launch), sink, np.int32(launch.team_bytes)]

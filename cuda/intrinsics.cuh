@@ -204,7 +204,7 @@ RTOPK_DEVICE unsigned add_those_above(unsigned count, const Shared<Selected<uint
         "{\n\t.reg .u32 a, b, unused;\n\t.reg .pred above;\n\tld.shared.v4.u32 {a, unused, b, unused}, [%1 + %3];\n\t"
         "setp.gt.u32 above, a, %2;\n\t@above add.u32 %0, %0, 1;\n\t"
         "setp.gt.u32 above, b, %2;\n\t@above add.u32 %0, %0, 1;\n\t}"
-        : "+r"(count)
+        : "+&r"(count)
         : "r"(array.address(0)), "r"(key), "n"(kFirst * 8)
         : "memory");
     return count;

@@ -196,8 +196,8 @@ std::string topk_as(const Request& request, const void* operand, void* values, i
   const bool in_warp = request.n <= policy::warp_row_max(sizeof(Bits));
   const int64_t item = sizeof(Selected<WordOf<Bits>>);
   const bool staged = in_warp || (request.sorted && request.k * item <= policy::kStagedBytes);
-  constexpr int kStep = policy::kStageStep;
-  const int room = in_warp ? (int(request.k) + kStep - 1) / kStep * kStep : (staged ? int(request.k) : 0);
+  const bool by_rank = request.sorted && PairSink<Bits>::can_rank(request.n, request.k);
+  const int room = by_rank ? PairSink<Bits>::room_to_rank(int(request.k)) : (staged ? int(request.k) : 0);
   const PairSink<Bits> sink{Global<Bits>(static_cast<Bits*>(values), request.rows * request.k),
                             Global<int32_t>(indices, request.rows * request.k), int(request.k), room, request.sorted};
   return Launcher<Bits, PairSink<Bits>>(task, sink, room * int(item), stream).run();

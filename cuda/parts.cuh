@@ -1,4 +1,4 @@
-// Long rows in parts (parts.h): three launches, after another.
+// Long rows in parts (parts.h): three launches, one after another.
 #pragma once
 
 #include "cuda/kernels.cuh"

@@ -39,7 +39,7 @@ struct PartsWorkspace {
   }
 };
 
-// What a row needs of it, however many there are.
+// What a row needs of it, however many there are. May only become less, as may all that exported programs bring.
 constexpr int64_t parts_workspace_bytes(int64_t parts, int64_t k, int item_bytes) {
   return PartsWorkspace::make(1, parts, k, item_bytes).bytes;
 }

@@ -29,22 +29,22 @@ constexpr int large_keys(size_t item_bytes) { return item_bytes == 8 ? 16 : 32; 
 inline constexpr int kStreamBlock = 512;
 
 // Their pairs, if the exact ones are wanted, are selected in parts that the registers of a block hold: of the longest
-// such, or of the shorter if there would be fewer than kFewParts in all. A part is to be kPartTimes as long as k, else
-// rows are streamed: so that the parts' selections are few beside the elements.
+// such, or, where that would be fewer than kFewParts in all, of the shorter, if a block then holds what these select. A
+// row is to be kPartTimes as long as what its parts select, else it is streamed.
 inline constexpr int64_t kFewParts = 256, kPartTimes = 8;
+// May only become more: exported programs bring the parts that were right when they were made.
 constexpr int64_t longest_part(int item_bytes) { return kLargeBlock * int64_t(large_keys(size_t(item_bytes))); }
 constexpr int64_t parts(int64_t rows, int64_t n, int64_t k, int item_bytes) {
   const int64_t small = kSmallBlock * kSmallKeys, large = longest_part(item_bytes);
-  if (n <= large || k * kPartTimes > large) return 1;
-  const int64_t of_large = (n - 1) / large + 1, of_small = (n - 1) / small + 1;
-  return rows * of_large < kFewParts && k * kPartTimes <= small ? of_small : of_large;
+  const int64_t of_small = (n - 1) / small + 1, of_large = (n - 1) / large + 1;
+  const bool few = rows * of_large < kFewParts && of_small * k <= large;
+  const int64_t count = few && of_small * k * kPartTimes <= n ? of_small : of_large;
+  return n > large && count * k * kPartTimes <= n ? count : 1;
 }
 
 // Results of a row that meet in a block's shared memory, in bytes; more are stored, and sorted, in place. Every GPU
 // grants a block 48 KiB unasked.
 inline constexpr int kStagedBytes = 47 * 1024;
-// In a warp always, with room for whole steps of so many.
-inline constexpr int kStageStep = 16;
 
 // A launch has no more blocks than the GPU can hold at this many threads a multiprocessor; each block takes rows in
 // turn.

@@ -2,6 +2,7 @@
 // row pack by pack.
 #pragma once
 
+#include "cuda/policy.h"
 #include "cuda/row.cuh"
 #include "cuda/sort.cuh"
 
@@ -45,6 +46,14 @@ struct PairSink {
 
   // Is it enough to take bits where there are some?
   RTOPK_DEVICE bool takes_bits() const { return !sorted; }
+
+  // Sorted results of a row that a warp has are put in order by rank if there is one for each lane at most and keys
+  // have 32 bits: a network would have to move 64 for each. Ranking reads so many places of the stage at a time.
+  static constexpr int kRankStep = 16;
+  static constexpr bool can_rank(int64_t n, int64_t k) {
+    return sizeof(Bits) == 4 && n > policy::kSharedWarp && n <= policy::warp_row_max(4) && k <= kWarp;
+  }
+  static constexpr int room_to_rank(int k) { return (k + kRankStep - 1) / kRankStep * kRankStep; }
 
   template <class Team>
   class OfRow {
@@ -94,7 +103,7 @@ struct PairSink {
       });
     }
 
-    // The same of any row, in any order.
+    // The same of any row, for results by index or sorted.
     template <class Row, class Survivors>
     RTOPK_DEVICE void take_survivors(Team& team, const Row&, const Survivors& survivors) {
       team.sync();  // with those who still load survivors
@@ -132,7 +141,6 @@ struct PairSink {
     static constexpr bool kInWarp = Team::kWarps == 1;  // whose rows are always staged
     static constexpr bool kInRegisters = kInWarp && sizeof(Bits) < 8;
 
-    // A whole warp's keys of 32 bits: a network would have to move 64 for each element.
     static constexpr bool kIsRanked = Team::kThreads == kWarp && sizeof(Bits) == 4;
 
     RTOPK_DEVICE bool staged() const { return kInWarp || sink_.room > 0; }
@@ -148,9 +156,9 @@ struct PairSink {
       if constexpr (kIsRanked) {
         const auto lane = unsigned(team.rank());
         const Selected<Word> own = lane < k ? stage_.load(lane) : Selected<Word>{~Word(0), 0};  // rank 0
-        constexpr int kHalf = kWarp / 2;
-        unsigned rank = add_those_above<0, kHalf>(0, stage_.items, own.key);
-        if (k > kHalf) rank = add_those_above<kHalf, kHalf>(rank, stage_.items, own.key);
+        static_assert(2 * kRankStep == kWarp);
+        unsigned rank = add_those_above<0, kRankStep>(0, stage_.items, own.key);
+        if (k > kRankStep) rank = add_those_above<kRankStep, kRankStep>(rank, stage_.items, own.key);
         if (unlikely(team.sum(rank) != k * (k - 1) / 2)) {  // some are equal: the earlier index first
           unsigned i = 0;
 #pragma unroll 1

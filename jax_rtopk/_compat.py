@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 OLDEST = (0, 7, 1)  # pyproject.toml demands it
@@ -33,15 +34,15 @@ def explained() -> Iterator[None]:
 
 
 def all_gather_invariant(x: jax.Array, axis_name: str, *, axis: int) -> jax.Array:
-    """`lax.all_gather`, whose result `check_vma` knows to be the same on every device of the mesh axis."""
+    """`lax.all_gather` of integers, whose result `check_vma` knows to be the same on every device of the mesh axis."""
     if jax.__version_info__ >= (0, 10):
         gathered: jax.Array = lax.all_gather(x, axis_name, axis=axis, to="invarying")
     elif hasattr(lax, "all_gather_invariant"):  # up to jax 0.8.1
         gathered = lax.all_gather_invariant(x, axis_name, axis=axis)
-    else:  # it has no public name, and what is past will not change
-        from jax._src.lax.parallel import all_gather_invariant as private
-
-        gathered = private(x, axis_name, axis=axis)
+    else:  # it has no public name: the largest of what each device has at its own place, in more bytes
+        places = jnp.arange(lax.axis_size(axis_name)).reshape([-1] + [1] * (x.ndim - axis))
+        own = places == lax.axis_index(axis_name)
+        gathered = lax.pmax(jnp.where(own, jnp.expand_dims(x, axis), 0), axis_name)
     return gathered
 
 

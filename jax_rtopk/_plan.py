@@ -17,8 +17,8 @@ from jax_rtopk._recall import bucketed_recall
 EXACT = (0.27, 1.35)
 # Early stopping: n * (element + max_iter * counting) + k * selected.
 EARLY_STOP = (0.71, 0.07, 1.4)
-# Buckets: a row + n * STAGE1[bucket_k - 1] + k * order, and exact selection from the candidates. As many buckets as
-# VECTOR are served at once, or fewer in the same time.
+# Buckets: a row + places * STAGE1[bucket_k - 1] + k * order, and exact selection from the candidates. As many buckets
+# as VECTOR are served at once, or fewer in the same time: the places are n where each line of buckets fills vectors.
 VECTOR = 16
 ROW, ORDER = 58.0, 8.7
 STAGE1 = (0.25, 0.27, 0.35, 0.43, 0.67, 0.74, 0.82, 0.89, 0.89, 0.90, 0.90, 0.91, 0.92, 0.92, 0.93, 0.93)

@@ -92,7 +92,8 @@ def _parts(backend: _native.Backend, aval: Any, k: int) -> int:
     *batch, n = aval.shape
     if not isinstance(n, int):
         return 1
-    rows = math.prod(batch) if all(isinstance(size, int) for size in batch) else 1  # at least one
+    # Of all devices where a batch is sharded automatically, and of what is symbolic one: only speed hangs on it.
+    rows = math.prod(size for size in batch if isinstance(size, int))
     return backend.parts(rows, n, k, aval.dtype.itemsize)
 
 

@@ -60,16 +60,17 @@ class QuickPlan:
         )
 
 
-def staged_room(n: int, k: int) -> int:
+def staged_room(n: int, k: int, item_bytes: int, *, is_sorted: bool) -> int:
     """Places in shared memory for the results of a row, where it has some."""
-    return -(-k // 16) * 16 if n <= 1024 else k
+    by_rank = is_sorted and item_bytes == 4 and 128 < n <= 1024 and k <= WARP
+    return -(-k // 16) * 16 if by_rank else k
 
 
-def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> Launch:
-    """The launch of topk for rows of n elements of up to four bytes."""
+def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False, few_rows: bool = False) -> Launch:
+    """The launch of topk for rows of n elements of up to four bytes; of rows in parts, the first of three."""
     letter, pack = MANGLED[item_bytes], 16 // item_bytes
     sink = f"NS0_8PairSinkI{letter}EE"
-    staged = 8 * staged_room(n, k)  # a key and an index each
+    staged = 8 * staged_room(n, k, item_bytes, is_sorted=is_sorted)  # a key and an index each
     if n <= 1024:
         size = max(32, 1 << (n - 1).bit_length())
         chunk = SearchPlan.make(n, k, item_bytes).chunk
@@ -80,9 +81,11 @@ def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False) -> La
         slots = (2 if packs * pack <= 8 else 4) if lanes == 32 and item_bytes in (2, 4) else 0
         team_bytes = max(8 * WARP * slots, (4 * RESOLVED + staged + 15) // 16 * 16)
         return Launch(name, WARP_BLOCK, lanes, packs, pack // chunk, team_bytes, slots)
-    threads, keys = (256, 16) if n <= 256 * 16 else (512, 32)
+    small_parts, large_parts = -(-n // 4096), -(-n // 16384)
+    few = few_rows and small_parts * k <= 16384 and 8 * small_parts * k <= n
+    in_parts = n > 16384 and (few or 8 * large_parts * k <= n)
+    threads, keys = (256, 16) if n <= 4096 or (in_parts and few) else (512, 32)
     team = f"NS0_9BlockTeamILi{threads}EEE"
-    in_parts = n > threads * keys and 8 * k <= threads * keys  # the first of three launches, of very many rows
     if n <= threads * keys or in_parts:
         row, packs = f"RegisterRowI{letter}{team}Li{keys // pack}ELi1EEE", keys // pack
     else:

@@ -58,10 +58,13 @@ def test_no_kernel_has_a_stack():
 
 
 @pytest.mark.parametrize("item_bytes", [4, 2])
-@pytest.mark.parametrize(("n", "k"), [(64, 8), (256, 32), (1024, 64), (4096, 64), (16384, 64), (65536, 64)])
-def test_main_kernels(n, k, item_bytes):
+@pytest.mark.parametrize(
+    ("n", "k"), [(64, 8), (256, 32), (1024, 64), (4096, 64), (16384, 64), (65536, 64), (65536, 4096)]
+)
+@pytest.mark.parametrize("few_rows", [False, True])
+def test_main_kernels(n, k, item_bytes, few_rows):
     module, resources = installed()
-    launch = launch_of(n, k, item_bytes)
+    launch = launch_of(n, k, item_bytes, few_rows=few_rows)
     (kernel,) = [name for name in resources if launch.name in name]
     assert list(complaints(module, kernel, packs=launch.packs or 1, warps=WARPS.get(n, 0))) == []
 

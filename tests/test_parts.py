@@ -28,7 +28,7 @@ def call(native):
         with oracle.x64_for(x.dtype):
             x = jnp.asarray(x)
             if workspace is None:
-                needed = native.module.topk_in_parts_workspace(max(parts, 0), k, x.dtype.itemsize)
+                needed = native.module.topk_in_parts_workspace(parts, k, x.dtype.itemsize)
                 workspace = jax.ShapeDtypeStruct((*x.shape[:-1], needed), jnp.uint8)
             shape = (*x.shape[:-1], k)
             results = [jax.ShapeDtypeStruct(shape, x.dtype), jax.ShapeDtypeStruct(shape, jnp.int32), workspace]
@@ -65,7 +65,7 @@ def test_bit_for_bit(call, kind, dtype, largest, is_sorted):
         (40, 30, 2, 3),  # more parts than blocks
         (2, 9001, 40, 3),  # which small blocks hold
         (1, 9001, 40, 2),  # which large ones do
-        (1, 16384, 2000, 8),  # of which the selected are too many for a block
+        (1, 20000, 2048, 9),  # what they select is more than a block holds
         (1, 16384, 4, 1),  # as much as a block can hold
     ],
 )
@@ -73,6 +73,12 @@ def test_parts_of_every_length(call, rows, n, k, parts):
     x = np.random.default_rng(n).standard_normal((rows, n)).astype(np.float32)
     check(call, x, k, parts)
     check(call, np.round(x), k, parts, sorted=False)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, ml_dtypes.bfloat16, np.float32, np.uint32, np.float64])
+def test_parts_for_large_blocks(call, dtype):
+    x = oracle.operand(np.random.default_rng(2), np.dtype(dtype), (2, 12288), "special")
+    check(call, x, 9, 2)
 
 
 def test_the_lowest_of_equals_across_parts(call):
@@ -122,21 +128,25 @@ def test_which_rows_are_taken_in_parts(native, item_bytes):
     for rows in (1, 10, 10**6):
         assert native.parts(rows, longest, 1, item_bytes) == 1
         for n in (longest + 1, 40000, 151936, 2**24 + 1, 2**31 - 1):
-            for k in (1, 64, longest // 8):
+            for k in (1, 64, 500):
                 parts = native.parts(rows, n, k, item_bytes)
                 packs = -(-n * item_bytes // 16)
                 assert 1 < parts <= packs
                 assert packs // parts * 16 // item_bytes - 16 >= k
                 assert -(-packs // parts) * 16 // item_bytes <= longest
+                assert 8 * parts * k <= n
             assert native.parts(rows, n, longest // 8 + 1, item_bytes) == 1
-    assert native.parts(8, 151936, 50, 4) > native.parts(10**6, 151936, 50, 4)  # few rows are to keep a GPU busy
+    few, many = (native.parts(rows, 151936, 50, item_bytes) for rows in (8, 10**6))
+    assert few > many  # few rows are to keep a GPU busy
+    # Unless what the parts select would be too many for a block.
+    assert native.parts(8, 151936, 500, item_bytes) == native.parts(10**6, 151936, 500, item_bytes)
 
 
 def calls(function, *operands):
     return re.findall(r"@jax_rtopk_(?:emulated_)?(\w+)", jax.jit(function).lower(*operands).as_text())
 
 
-def test_topk_of_long_rows(native):
+def test_topk_of_long_rows():
     x = np.random.default_rng(2).standard_normal((2, 20000)).astype(np.float32)
     assert calls(lambda x: topk(x, 5), x) == ["topk_in_parts"]
     assert calls(lambda x: topk(x, 5, max_iter=2), x) == ["topk"]
@@ -145,7 +155,7 @@ def test_topk_of_long_rows(native):
     oracle.assert_same(got.indices, oracle.topk(x, 5, largest=False)[1])
 
 
-def test_a_sharded_batch_stays_where_it_is(backend, native):
+def test_a_sharded_batch_stays_where_it_is(backend):
     x = np.random.default_rng(3).standard_normal((2, 2, 17000)).astype(np.float32)
     mesh = jax.sharding.Mesh(np.array(backend.devices[:2]), ("a",), axis_types=(AxisType.Auto,))
     sharding = NamedSharding(mesh, P(None, "a") if len(backend.devices) > 1 else P())
@@ -157,7 +167,7 @@ def test_a_sharded_batch_stays_where_it_is(backend, native):
     oracle.assert_same(got.indices, oracle.topk(x, 3)[1])
 
 
-def test_export(native):
+def test_export():
     batch = jax.export.symbolic_shape("batch")[0]
     emulated = jax.export.DisabledSafetyCheck.custom_call("jax_rtopk_emulated_topk_in_parts")
     exported = jax.export.export(jax.jit(lambda x: topk(x, 4)), disabled_checks=[*export_disabled_checks(), emulated])(
