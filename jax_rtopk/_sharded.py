@@ -58,7 +58,8 @@ def sharded_topk(
     the length of its part of the row. Over more than 8 devices there are two rounds where that is less, first among g
     neighbours, g a divisor of P: then it receives g - 1 times `min(k, shard)` candidates and P - 1 times the g-th part
     of k, about 2 sqrt(P) k in all. Over several mesh axes the last comes first, and hands on at most k candidates to
-    the one before it. A candidate is a value and its index: 8 bytes for float32.
+    the one before it. A candidate is a value and its index: 8 bytes for float32. With jax 0.8.2 to 0.9 about twice as
+    much is moved.
 
     Forward and reverse mode to any order, and vmap, work as for `topk`: the cotangent of `values` goes to the selected
     positions, on the devices that hold them. Forward mode adds up k tangents over the devices.
