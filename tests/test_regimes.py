@@ -81,7 +81,9 @@ def rows_of_one_sign_and_of_both(n):
 
 @pytest.mark.parametrize("max_iter", [None, 1])
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name)
-@pytest.mark.parametrize(("n", "k"), [(256, 1), (256, 16), (256, 17), (256, 32), (256, 33), (256, 60), (512, 40), (1024, 64), (1024, 120)])
+@pytest.mark.parametrize(
+    ("n", "k"), [(256, 1), (256, 16), (256, 17), (256, 32), (256, 33), (256, 60), (512, 40), (1024, 64), (1024, 120)]
+)
 def test_rows_that_fill_a_warp(backend, n, k, dtype, max_iter):
     assert_selects(backend, rows_of_one_sign_and_of_both(n).astype(dtype), k, max_iter)
 
