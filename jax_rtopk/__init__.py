@@ -5,6 +5,7 @@ from importlib import metadata as _metadata
 from jax_rtopk import _compat
 
 with _compat.explained():
+    from jax_rtopk._accelerate import accelerate
     from jax_rtopk._approx import approx_topk
     from jax_rtopk._early_stop import expected_recall_early_stop
     from jax_rtopk._graph import CSRGraph
@@ -19,6 +20,7 @@ __all__ = [
     "BucketPlan",
     "CSRGraph",
     "TopK",
+    "accelerate",
     "approx_topk",
     "expected_recall",
     "expected_recall_early_stop",

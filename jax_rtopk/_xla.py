@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 _Mode = lax.GatherScatterMode
+_lax_top_k = lax.top_k  # JAX's own, whoever has the name later (_accelerate.py)
 
 
 def topk(operand: jax.Array, *, k: int, largest: bool, sorted: bool, float_order: bool) -> tuple[jax.Array, jax.Array]:
@@ -50,11 +51,11 @@ def bucketed(
     if bucket_k == 1:
         line = lax.argmax(buckets, buckets.ndim - 2, np.int32)[..., None]
     else:
-        line = lax.top_k(_ranked(jnp.swapaxes(buckets, -1, -2), float_order=float_order), bucket_k)[1]
+        line = _lax_top_k(_ranked(jnp.swapaxes(buckets, -1, -2), float_order=float_order), bucket_k)[1]
     kept = line * np.int32(num_buckets) + jnp.arange(num_buckets, dtype=np.int32)[:, None]
     # Ascending, so that ties go to the lowest index again.
     candidates = lax.sort(kept.reshape(*keys.shape[:-1], num_buckets * bucket_k))
-    first = lax.top_k(_ranked(take_rows(keys, candidates), float_order=float_order), k)[1]
+    first = _lax_top_k(_ranked(take_rows(keys, candidates), float_order=float_order), k)[1]
     return _selected(operand, take_rows(candidates, first), sorted=sorted)
 
 
@@ -136,7 +137,7 @@ def put_rows(operand: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.
 
 def _topk_indices(operand: jax.Array, *, k: int, largest: bool, by_magnitude: bool, float_order: bool) -> jax.Array:
     keys = _wide(keys_of(operand, largest=largest, by_magnitude=by_magnitude))
-    return lax.top_k(_ranked(keys, float_order=float_order), k)[1]
+    return _lax_top_k(_ranked(keys, float_order=float_order), k)[1]
 
 
 def _wide(keys: jax.Array) -> jax.Array:

@@ -155,5 +155,5 @@ def test_public_names():
     selections = {"approx_topk", "sharded_topk", "topk", "topk_mask", "topk_sparsify"}
     recall = {"BucketPlan", "expected_recall", "expected_recall_early_stop", "plan_buckets", "recall_variance"}
     sparse = {"CSRGraph", "neighbor_sum", "sampled_dense_matmul", "sparse_dense_matmul"}
-    assert set(jax_rtopk.__all__) == selections | recall | sparse | {"TopK", "export_disabled_checks"}
+    assert set(jax_rtopk.__all__) == selections | recall | sparse | {"TopK", "accelerate", "export_disabled_checks"}
     assert jax_rtopk.__version__[0].isdigit()

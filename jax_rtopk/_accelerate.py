@@ -1,0 +1,115 @@
+"""accelerate: programs that call JAX's own top-k get the one of this package."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial, wraps
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.typing import ArrayLike
+
+from jax_rtopk._approx import approx_topk
+from jax_rtopk._topk import topk
+
+
+@contextmanager
+def accelerate() -> Iterator[None]:
+    """A context in which `jax.lax.top_k`, `approx_max_k` and `approx_min_k` are `topk` and `approx_topk`.
+
+    So libraries that call them gain without an edit. It is what is traced inside that counts: a jitted function is
+    traced anew for inside, and what it was outside it is again afterwards. It is a decorator, too, can be nested, and
+    concerns its own thread alone.
+
+    >>> import jax
+    >>> from jax_rtopk import accelerate
+    >>> x = jax.random.normal(jax.random.key(0), (4, 100))
+    >>> program = jax.jit(lambda x: jax.lax.top_k(x, 5))
+    >>> with accelerate():
+    ...     print("jax_rtopk_topk" in program.lower(x).as_text())
+    True
+    >>> "jax_rtopk_topk" in program.lower(x).as_text()
+    False
+
+    The results have the types that JAX's have, and errors are JAX's own: whatever this package would refuse is left to
+    JAX, and so are `aggregate_to_topk=False`, `reduction_input_size_override` and, on TPUs, `approx_max_k` and
+    `approx_min_k`. These keep their `recall_target` as `approx_topk` does, and so may miss elements where JAX's own,
+    but for TPUs, are exact. What differs of `top_k` is what differs of `topk`.
+
+    Only calls by those names, as `jax.lax.top_k(x, k)`, are found: not those of who has taken the function out of the
+    module beforehand (`from jax.lax import top_k`), nor those within JAX. From the first time on the names in
+    `jax.lax` stand for functions that pass every call on to JAX's own, but inside. Operations that are traced inside
+    carry a mark in their XLA metadata, by which JAX tells their programs from others.
+    """
+    _install()
+    depth = _depth()
+    _thread.depth = depth + 1
+    try:
+        with set_xla_metadata(jax_rtopk="accelerate"):  # a part of what JAX finds traced programs by
+            yield
+    finally:
+        _thread.depth = depth
+
+
+_thread = threading.local()
+_installing = threading.Lock()
+
+
+def _depth() -> int:
+    depth: int = getattr(_thread, "depth", 0)
+    return depth
+
+
+def _install() -> None:
+    with _installing:
+        for name, ours in _OURS.items():
+            original = getattr(lax, name)
+            if name not in _ORIGINALS:
+                _ORIGINALS[name] = original
+                setattr(lax, name, _choosing(original, ours))
+
+
+def _choosing(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    # A list or a tuple, by the release of JAX.
+    container = type(jax.eval_shape(partial(original, k=1), jax.ShapeDtypeStruct((1,), np.float32)))
+
+    @wraps(original)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        if _depth() > 0:
+            with suppress(TypeError, ValueError, NotImplementedError):  # JAX does it, or says why not
+                return container(ours(*args, **kwargs))
+        return original(*args, **kwargs)
+
+    return either
+
+
+def _top_k(operand: ArrayLike, k: int, *, axis: int = -1, is_stable: bool = True) -> Any:
+    return topk(operand, k, axis=axis)
+
+
+def _approximate(
+    operand: ArrayLike,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    *,
+    largest: bool,
+) -> Any:
+    if reduction_input_size_override != -1 or not aggregate_to_topk or jax.default_backend() == "tpu":
+        raise NotImplementedError
+    return approx_topk(operand, k, axis=reduction_dimension, recall_target=recall_target, largest=largest)
+
+
+_OURS: dict[str, Callable[..., Any]] = {
+    "top_k": _top_k,
+    "approx_max_k": partial(_approximate, largest=True),
+    "approx_min_k": partial(_approximate, largest=False),
+}
+_ORIGINALS: dict[str, Callable[..., Any]] = {}
