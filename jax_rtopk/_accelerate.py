@@ -39,12 +39,13 @@ def accelerate() -> Iterator[None]:
     The results have the types that JAX's have, and errors are JAX's own: whatever this package would refuse is left to
     JAX, and so are `aggregate_to_topk=False`, `reduction_input_size_override` and, on TPUs, `approx_max_k` and
     `approx_min_k`. These keep their `recall_target` as `approx_topk` does, and so may miss elements where JAX's own,
-    but for TPUs, are exact. What differs of `top_k` is what differs of `topk`.
+    but for TPUs, are exact. What differs of `top_k` is what differs of `topk`; `jax.export` wants
+    `export_disabled_checks` here, too.
 
     Only calls by those names, as `jax.lax.top_k(x, k)`, are found: not those of who has taken the function out of the
-    module beforehand (`from jax.lax import top_k`), nor those within JAX. From the first time on the names in
-    `jax.lax` stand for functions that pass every call on to JAX's own, but inside. Operations that are traced inside
-    carry a mark in their XLA metadata, by which JAX tells their programs from others.
+    module beforehand (`from jax.lax import top_k`), nor those within JAX, as of `jax.numpy.top_k`. From the first time
+    on the names in `jax.lax` stand for functions that pass every call on to JAX's own, but inside. Operations that are
+    traced inside carry a mark in their XLA metadata, by which JAX tells their programs from others.
     """
     _install()
     depth = _depth()
@@ -71,10 +72,10 @@ def _install() -> None:
             original = getattr(lax, name)
             if name not in _ORIGINALS:
                 _ORIGINALS[name] = original
-                setattr(lax, name, _choosing(original, ours))
+                setattr(lax, name, _choosing(name, original, ours))
 
 
-def _choosing(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+def _choosing(name: str, original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
     # A list or a tuple, by the release of JAX.
     container = type(jax.eval_shape(partial(original, k=1), jax.ShapeDtypeStruct((1,), np.float32)))
 
@@ -87,6 +88,7 @@ def _choosing(original: Callable[..., Any], ours: Callable[..., Any]) -> Callabl
         with set_xla_metadata(jax_rtopk=None):  # jax 0.7 cannot compile approx_max_k with a mark
             return original(*args, **kwargs)
 
+    either.__module__, either.__qualname__ = lax.__name__, name  # where pickle finds it
     return either
 
 

@@ -1,5 +1,6 @@
 """accelerate: which programs get whose top-k."""
 
+import pickle
 import re
 import threading
 
@@ -74,6 +75,13 @@ def test_nesting_and_errors(backend, top_k):
             raise ZeroDivisionError
         assert calls(top_k, x) == ours
     assert calls(top_k, x) == []
+
+
+def test_jax_can_be_pickled_afterwards():
+    with accelerate():
+        pass
+    for function in (lax.top_k, lax.approx_max_k, lax.approx_min_k):
+        assert pickle.loads(pickle.dumps(function)) is function
 
 
 def test_decorator(backend):
