@@ -152,6 +152,33 @@ def test_dtypes_that_only_jax_has():
     assert [leaf.tolist() for leaf in got] == [leaf.tolist() for leaf in want]
 
 
+@pytest.mark.parametrize("name", ["top_k", "approx_max_k", "approx_min_k"])
+def test_weak_types(name):
+    def weak(x):
+        return [jax.typeof(leaf).weak_type for leaf in getattr(lax, name)(x, 2)]
+
+    scalars = lax.broadcast(2.0, (5,))
+    assert jax.typeof(scalars).weak_type
+    want = weak(scalars)
+    with accelerate():
+        assert weak(scalars) == want
+
+
+@pytest.mark.parametrize(("name", "operand", "k"), [("approx_max_k", np.arange(5), 2), ("approx_min_k", normal(5), 0)])
+def test_what_jax_refuses_of_approximate_ones(name, operand, k):
+    with accelerate(), pytest.raises(ValueError, match=r"floating|positive"):
+        getattr(lax, name)(operand, k)
+
+
+def test_names_that_were_others_for_a_while(backend, monkeypatch, top_k):
+    with monkeypatch.context() as patch:
+        patch.setattr(lax, "top_k", lambda x, k: "another")
+        with accelerate():
+            pass
+    with accelerate():
+        assert calls(top_k, normal(4, 100)) == ["topk"] * backend.native
+
+
 @pytest.mark.parametrize(("operand", "k"), [(np.zeros((2, 3), np.float32), 4), (np.zeros(3, np.complex64), 1)])
 def test_errors_are_those_of_jax(operand, k):
     with pytest.raises(Exception) as outside:  # noqa: PT011
