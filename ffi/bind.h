@@ -10,13 +10,19 @@
 
 namespace jax_rtopk {
 
-// (context..., operand, values, indices, k, largest, sorted, max_iter)
+// Begins the signatures of what returns values and indices. XLA's bindings cannot be moved into a parameter.
 template <class Binding>
-auto bind_topk(Binding context) {
+auto bind_pairs(Binding&& context) {
   return std::move(context)
       .template Arg<xla::ffi::AnyBuffer>()
       .template Ret<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>();
+}
+
+// (context..., operand, values, indices, k, largest, sorted, max_iter)
+template <class Binding>
+auto bind_topk(Binding&& context) {
+  return bind_pairs(std::move(context))
       .template Attr<int64_t>("k")
       .template Attr<bool>("largest")
       .template Attr<bool>("sorted")
@@ -25,11 +31,8 @@ auto bind_topk(Binding context) {
 
 // The same, exact, with a third result: (context..., operand, values, indices, workspace, k, parts, largest, sorted)
 template <class Binding>
-auto bind_topk_in_parts(Binding context) {
-  return std::move(context)
-      .template Arg<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
+auto bind_topk_in_parts(Binding&& context) {
+  return bind_pairs(std::move(context))
       .template Ret<xla::ffi::AnyBuffer>()
       .template Attr<int64_t>("k")
       .template Attr<int64_t>("parts")
@@ -38,7 +41,7 @@ auto bind_topk_in_parts(Binding context) {
 }
 
 template <class Binding>
-auto bind_bucketed_attributes(Binding results) {
+auto bind_bucketed_attributes(Binding&& results) {
   return std::move(results)
       .template Attr<int64_t>("k")
       .template Attr<int64_t>("num_buckets")
@@ -49,26 +52,19 @@ auto bind_bucketed_attributes(Binding results) {
 
 // (context..., operand, values, indices, k, num_buckets, bucket_k, largest, sorted)
 template <class Binding>
-auto bind_bucketed(Binding context) {
-  return bind_bucketed_attributes(std::move(context)
-                                      .template Arg<xla::ffi::AnyBuffer>()
-                                      .template Ret<xla::ffi::AnyBuffer>()
-                                      .template Ret<xla::ffi::AnyBuffer>());
+auto bind_bucketed(Binding&& context) {
+  return bind_bucketed_attributes(bind_pairs(std::move(context)));
 }
 
 // The same with a third result: (context..., operand, values, indices, workspace, k, ...)
 template <class Binding>
-auto bind_bucketed_with_workspace(Binding context) {
-  return bind_bucketed_attributes(std::move(context)
-                                      .template Arg<xla::ffi::AnyBuffer>()
-                                      .template Ret<xla::ffi::AnyBuffer>()
-                                      .template Ret<xla::ffi::AnyBuffer>()
-                                      .template Ret<xla::ffi::AnyBuffer>());
+auto bind_bucketed_with_workspace(Binding&& context) {
+  return bind_bucketed_attributes(bind_pairs(std::move(context)).template Ret<xla::ffi::AnyBuffer>());
 }
 
 // (context..., operand, mask, k, largest, by_magnitude, max_iter)
 template <class Binding>
-auto bind_mask(Binding context) {
+auto bind_mask(Binding&& context) {
   return std::move(context)
       .template Arg<xla::ffi::AnyBuffer>()
       .template Ret<xla::ffi::AnyBuffer>()
@@ -80,7 +76,7 @@ auto bind_mask(Binding context) {
 
 // (context..., operand, dense, k, by_magnitude, max_iter)
 template <class Binding>
-auto bind_sparsify(Binding context) {
+auto bind_sparsify(Binding&& context) {
   return std::move(context)
       .template Arg<xla::ffi::AnyBuffer>()
       .template Ret<xla::ffi::AnyBuffer>()

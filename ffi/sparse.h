@@ -17,23 +17,25 @@
 
 namespace jax_rtopk {
 
-// (context..., factor, factor, indices, result)
+// Begins the signatures: (context..., factor, factor, indices). XLA's bindings cannot be moved into a parameter.
 template <class Binding>
-auto bind_product(Binding context) {
+auto bind_factors(Binding&& context) {
   return std::move(context)
       .template Arg<ffi::AnyBuffer>()
       .template Arg<ffi::AnyBuffer>()
-      .template Arg<ffi::AnyBuffer>()
-      .template Ret<ffi::AnyBuffer>();
+      .template Arg<ffi::AnyBuffer>();
+}
+
+// (context..., factor, factor, indices, result)
+template <class Binding>
+auto bind_product(Binding&& context) {
+  return bind_factors(std::move(context)).template Ret<ffi::AnyBuffer>();
 }
 
 // The same with the entries in the order of their indices: (context..., factor, factor, indices, order, starts, result)
 template <class Binding>
-auto bind_grouped_product(Binding context) {
-  return std::move(context)
-      .template Arg<ffi::AnyBuffer>()
-      .template Arg<ffi::AnyBuffer>()
-      .template Arg<ffi::AnyBuffer>()
+auto bind_grouped_product(Binding&& context) {
+  return bind_factors(std::move(context))
       .template Arg<ffi::AnyBuffer>()
       .template Arg<ffi::AnyBuffer>()
       .template Ret<ffi::AnyBuffer>();
@@ -41,11 +43,8 @@ auto bind_grouped_product(Binding context) {
 
 // (context..., factor, factor, indices, indptr, neighbors, out_indptr, out_neighbors, out_edges, result)
 template <class Binding>
-auto bind_neighbors(Binding context) {
-  return std::move(context)
-      .template Arg<ffi::AnyBuffer>()
-      .template Arg<ffi::AnyBuffer>()
-      .template Arg<ffi::AnyBuffer>()
+auto bind_neighbors(Binding&& context) {
+  return bind_factors(std::move(context))
       .template Arg<ffi::AnyBuffer>()
       .template Arg<ffi::AnyBuffer>()
       .template Arg<ffi::AnyBuffer>()

@@ -117,9 +117,8 @@ def plan_buckets(n: int, k: int, *, recall_target: float = 0.95) -> BucketPlan:
         if n * STAGE1[bucket_k - 1] >= cost:
             continue
         num_buckets = cheapest_buckets(n, k, bucket_k, recall_target)
-        if num_buckets and plan_cost(n, k, num_buckets, bucket_k) < cost:
-            cost = plan_cost(n, k, num_buckets, bucket_k)
-            best = BucketPlan(num_buckets, bucket_k, bucketed_recall(n, k, num_buckets, bucket_k))
+        if num_buckets and (lower := plan_cost(n, k, num_buckets, bucket_k)) < cost:
+            best, cost = BucketPlan(num_buckets, bucket_k, bucketed_recall(n, k, num_buckets, bucket_k)), lower
     return best
 
 
