@@ -76,7 +76,7 @@ def planned() -> list[Case]:
     ]
     cases += [replace(case, group="approximate", modes=("sorted", APPROX_MODE)) for case in long]
     cases += [replace(few, kind=kind, group="by kind") for kind in KINDS]
-    cases += [Case(1, 1 << 24, 32, group="one long row")]
+    cases += [Case(1, 1 << 24, k, group="one long row") for k in (32, 1 << 18)]
     cases += [replace(many, n=n, group="by n, many rows") for n in LENGTHS]
     cases += [replace(few, n=n, dtype="bfloat16", group="bfloat16 by n") for n in LENGTHS]
     cases += [replace(many, k=k, group="by k, many rows") for k in KS]

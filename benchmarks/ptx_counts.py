@@ -56,7 +56,9 @@ class Interpreter:
         room = np.int32(staged_room(case.n, case.k, case.item_bytes, is_sorted=case.is_sorted))
         values, indices = np.zeros((rows, case.k), bits.dtype), np.zeros((rows, case.k), np.int32)
         sink = self._ptxrun.Struct(values, indices, np.int32(case.k), room, np.bool_(case.is_sorted))
-        arguments = [self._task(case, bits, launch), sink, np.int32(launch.team_bytes)]
+        arguments = [self._task(case, bits, launch), sink]
+        if case.k > 1:
+            arguments.append(np.int32(launch.team_bytes))
         stats = self._kernel(launch, case.item_bytes).launch(
             1, launch.threads, arguments, shared_bytes=launch.shared_bytes
         )
@@ -110,10 +112,14 @@ def _rows(case: Case, kind: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
 def _ptx(launch: Launch, item_bytes: int) -> str:
     """Of this one kernel: to compile and to read all of them takes minutes."""
     bits = f"uint{8 * item_bytes}_t"
-    sizes = f"{launch.lanes}, {launch.packs}, {launch.chunks}"
+    sizes = f"{launch.lanes}, {launch.packs}"
+    kernel, bytes_of_team = f"first_in_warp<{bits}, {sizes}>", ""
+    if launch.name.startswith("select"):
+        kernel = f"select_in_warp<{bits}, {sizes}, {launch.chunks}, jax_rtopk::cuda::PairSink<{bits}>>"
+        bytes_of_team = ", int"
     source = f"""#include "cuda/kernels.cuh"
-        template __global__ void jax_rtopk::cuda::select_in_warp<{bits}, {sizes}, jax_rtopk::cuda::PairSink<{bits}>>(
-            jax_rtopk::cuda::Task<{bits}>, jax_rtopk::cuda::PairSink<{bits}>, int);"""
+        template __global__ void jax_rtopk::cuda::{kernel}(
+            jax_rtopk::cuda::Task<{bits}>, jax_rtopk::cuda::PairSink<{bits}>{bytes_of_team});"""
     with tempfile.TemporaryDirectory() as folder:
         path, target = Path(folder) / "kernel.cu", Path(folder) / "kernel.ptx"
         path.write_text(source)

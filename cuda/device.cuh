@@ -57,8 +57,9 @@ struct GlobalWatch {
   RTOPK_DEVICE void contains(const void*, size_t) const {}
   RTOPK_DEVICE void read(const void*, size_t) const {}
   RTOPK_DEVICE void write(const void*, size_t) const {}
+  RTOPK_DEVICE void change(const void*, size_t) const {}
 };
-enum class Access { kRead, kWrite };
+enum class Access { kRead, kWrite, kAtomic };
 template <class T>
 struct SharedWatch {
   __device__ SharedWatch(const void*, size_t) {}
@@ -134,6 +135,12 @@ class Global : GlobalWatch<T> {
     this->write(data_ + i, sizeof(T));
     data_[i] = value;
   }
+  // Element i += value, whoever else adds to it.
+  template <class I>
+  RTOPK_DEVICE void add(I i, Value value) const {
+    this->change(data_ + i, sizeof(T));
+    atomicAdd(data_ + i, value);
+  }
   // Elements i.., whose address is a multiple of the pack's size. They are read or written once: no cache need keep
   // them.
   template <int kCount = Pack<Value>::kCount, class I>
@@ -183,6 +190,11 @@ class Shared : SharedWatch<T> {
   RTOPK_DEVICE void store(int i, T value) const {
     this->touch(Access::kWrite, data_ + i);
     data_[i] = value;
+  }
+  // Element i += value, whoever else adds to it.
+  RTOPK_DEVICE void add(int i, T value) const {
+    this->touch(Access::kAtomic, data_ + i);
+    atomicAdd(data_ + i, value);
   }
 #if !defined(RTOPK_CUDA_EMULATOR)
   // As the instructions for shared memory want it.

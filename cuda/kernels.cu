@@ -12,6 +12,12 @@ std::string topk_in_parts_as(const Request&, int64_t, const void*, void*, int32_
 template <class Bits>
 std::string bucketed_as(const Request&, const Buckets&, const void*, void*, int32_t*, void*, int64_t, Stream);
 template <class Bits>
+std::string topk_by_digits_as(const Request&, const void*, void*, int32_t*, void*, Stream);
+template <class Bits>
+std::string mask_by_digits_as(const Request&, const void*, uint8_t*, void*, Stream);
+template <class Bits>
+std::string sparsify_by_digits_as(const Request&, const void*, void*, void*, Stream);
+template <class Bits>
 std::string mask_as(const Request&, const void*, uint8_t*, Stream);
 template <class Bits>
 std::string sparsify_as(const Request&, const void*, void*, Stream);
@@ -59,6 +65,24 @@ std::string mask(const Request& request, const void* operand, uint8_t* mask, Str
 
 std::string sparsify(const Request& request, const void* operand, void* dense, Stream stream) {
   return by_width(request, [&]<class Bits>() { return sparsify_as<Bits>(request, operand, dense, stream); });
+}
+
+std::string topk_by_digits(const Request& request, const void* operand, void* values, int32_t* indices, void* workspace,
+                           Stream stream) {
+  return by_width(request, [&]<class Bits>() {
+    return topk_by_digits_as<Bits>(request, operand, values, indices, workspace, stream);
+  });
+}
+
+std::string mask_by_digits(const Request& request, const void* operand, uint8_t* mask, void* workspace, Stream stream) {
+  return by_width(request,
+                  [&]<class Bits>() { return mask_by_digits_as<Bits>(request, operand, mask, workspace, stream); });
+}
+
+std::string sparsify_by_digits(const Request& request, const void* operand, void* dense, void* workspace,
+                               Stream stream) {
+  return by_width(
+      request, [&]<class Bits>() { return sparsify_by_digits_as<Bits>(request, operand, dense, workspace, stream); });
 }
 
 std::string clear(void* data, size_t bytes, Stream stream) { return fill_with_zeros(data, bytes, stream); }

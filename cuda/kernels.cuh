@@ -5,32 +5,15 @@
 #include <climits>
 #include <string>
 
+#include "cuda/first.cuh"
 #include "cuda/launch.h"
 #include "cuda/policy.h"
 #include "cuda/quick.cuh"
 #include "cuda/select_row.cuh"
 #include "cuda/sinks.cuh"
-#include "native/request.h"
+#include "cuda/task.cuh"
 
 namespace jax_rtopk::cuda {
-
-// What every kernel is asked to do, whatever becomes of the result.
-template <class Bits>
-struct Task {
-  Global<const Bits> operand;
-  int64_t rows;
-  SearchPlan plan;
-  QuickPlan quick;
-  int max_iter;
-  bool packed;  // all rows start on sixteen bytes and end on a pack
-  bool plain;   // floats, the largest first
-  bool swift;   // and packed, and rows fill their lanes
-  KeyMap<Bits> map;
-
-  RTOPK_DEVICE RowView<Bits> view(int64_t row) const {
-    return {operand.part(row * plan.n, plan.n), unsigned(plan.n), packed, map, plain};
-  }
-};
 
 // Rows of at most policy::warp_row_max elements, in the registers of kLanes lanes.
 template <class Bits, int kLanes, int kPacks, int kChunks, class Sink>
@@ -128,6 +111,7 @@ class Launcher {
 
  private:
   static constexpr int kPack = RowView<Bits>::kPack;
+  static constexpr bool kPairs = std::is_same_v<Sink, PairSink<Bits>>;
 
   template <int kSize>
   std::string in_warp_of() const {
@@ -144,14 +128,18 @@ class Launcher {
     constexpr int kPacks = policy::packs(kSize, kChunk, sizeof(Bits));
     constexpr int kThreads = policy::kWarpsPerBlock * kWarp, kTeams = kThreads / kLanes;
     constexpr int kSlots = policy::kQuickSlots<kLanes, kPacks, int(sizeof(Bits))>;
+    const unsigned blocks = blocks_for(task_.rows, kTeams, kThreads);
+    if constexpr (kPairs) {
+      if (task_.plan.k == 1)
+        return launch("first_in_warp", first_in_warp<Bits, kLanes, kPacks>, blocks, kThreads, 0, stream_, task_, sink_);
+    }
     const int search_bytes = (kResolved * int(sizeof(WordOf<Bits>)) + staged_bytes_ + 15) / 16 * 16;
     const int team_bytes = larger(kSlots * kWarp * int(sizeof(WordItem)), search_bytes);
     Task<Bits> task = task_;
     task.quick = QuickPlan::make(task.plan, task.max_iter != INT_MAX, kSlots * kWarp);
     task.swift = task.plain && task.packed && task.plan.n == kPacks * kPack * kLanes;
-    return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, kPack / kChunk, Sink>,
-                  blocks_for(task.rows, kTeams, kThreads), kThreads, size_t(kTeams) * team_bytes, stream_, task, sink_,
-                  team_bytes);
+    return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, kPack / kChunk, Sink>, blocks, kThreads,
+                  size_t(kTeams) * team_bytes, stream_, task, sink_, team_bytes);
   }
 
   template <int kThreads, int kKeys>
@@ -162,9 +150,15 @@ class Launcher {
   template <int kThreads, class Row>
   std::string in_block(const char* name) const {
     using Team = BlockTeam<kThreads>;
+    const unsigned blocks = blocks_for(task_.rows, 1, kThreads);
+    if constexpr (kPairs) {
+      if (task_.plan.k == 1)
+        return launch("first_in_block", first_in_block<Bits, kThreads, Row>, blocks, kThreads, Team::kScratchBytes,
+                      stream_, task_, sink_);
+    }
     const int shared = Team::kScratchBytes + larger(block_maxima_bytes<Team, WordOf<Bits>>(), staged_bytes_);
-    return launch(name, select_in_block<Bits, kThreads, Row, Sink>, blocks_for(task_.rows, 1, kThreads), kThreads,
-                  size_t(shared), stream_, task_, sink_);
+    return launch(name, select_in_block<Bits, kThreads, Row, Sink>, blocks, kThreads, size_t(shared), stream_, task_,
+                  sink_);
   }
 
   const Task<Bits>& task_;
@@ -172,23 +166,6 @@ class Launcher {
   int staged_bytes_;
   Stream stream_;
 };
-
-inline bool starts_on(const void* address, size_t bytes) { return reinterpret_cast<uintptr_t>(address) % bytes == 0; }
-
-template <class Bits>
-Task<Bits> task_of(const Request& request, const void* operand) {
-  const auto n = int32_t(request.n), k = int32_t(request.k);
-  const auto* data = static_cast<const Bits*>(operand);
-  return {Global<const Bits>(data, request.rows * request.n),
-          request.rows,
-          SearchPlan::make(n, k, sizeof(Bits)),
-          QuickPlan{},
-          request.most_passes(),
-          starts_on(data, 16) && request.n % RowView<Bits>::kPack == 0,
-          request.kind == Kind::kFloat && request.largest && !request.by_magnitude,
-          false,
-          KeyMap<Bits>::make(request.kind, !request.largest, request.by_magnitude)};
-}
 
 template <class Bits>
 std::string topk_as(const Request& request, const void* operand, void* values, int32_t* indices, Stream stream) {
@@ -204,16 +181,26 @@ std::string topk_as(const Request& request, const void* operand, void* values, i
 }
 
 template <class Bits>
+MaskSink<Bits> mask_sink(const Request& request, uint8_t* mask) {
+  return {Global<uint8_t>(mask, request.rows * request.n),
+          starts_on(mask, RowView<Bits>::kPack) && request.n % RowView<Bits>::kPack == 0};
+}
+
+template <class Bits>
+DenseSink<Bits> dense_sink(const Request& request, void* dense) {
+  return {Global<Bits>(static_cast<Bits*>(dense), request.rows * request.n),
+          starts_on(dense, 16) && request.n % RowView<Bits>::kPack == 0, request.by_magnitude};
+}
+
+template <class Bits>
 std::string mask_as(const Request& request, const void* operand, uint8_t* mask, Stream stream) {
-  const MaskSink<Bits> sink{Global<uint8_t>(mask, request.rows * request.n),
-                            starts_on(mask, RowView<Bits>::kPack) && request.n % RowView<Bits>::kPack == 0};
+  const MaskSink<Bits> sink = mask_sink<Bits>(request, mask);
   return Launcher<Bits, MaskSink<Bits>>(task_of<Bits>(request, operand), sink, 0, stream).run();
 }
 
 template <class Bits>
 std::string sparsify_as(const Request& request, const void* operand, void* dense, Stream stream) {
-  const DenseSink<Bits> sink{Global<Bits>(static_cast<Bits*>(dense), request.rows * request.n),
-                             starts_on(dense, 16) && request.n % RowView<Bits>::kPack == 0, request.by_magnitude};
+  const DenseSink<Bits> sink = dense_sink<Bits>(request, dense);
   return Launcher<Bits, DenseSink<Bits>>(task_of<Bits>(request, operand), sink, 0, stream).run();
 }
 

@@ -31,6 +31,14 @@ std::string mask(const Request& request, const void* operand, uint8_t* mask, Str
 // The k selected elements of each row at their places, zeros elsewhere (dense[rows, n]).
 std::string sparsify(const Request& request, const void* operand, void* dense, Stream stream);
 
+// The same three, exactly, of few long rows by many blocks each (cuda/digits.h). `workspace`: memory for this call
+// alone, DigitsWorkspace::make(rows, item_bytes).bytes of it.
+std::string topk_by_digits(const Request& request, const void* operand, void* values, int32_t* indices, void* workspace,
+                           Stream stream);
+std::string mask_by_digits(const Request& request, const void* operand, uint8_t* mask, void* workspace, Stream stream);
+std::string sparsify_by_digits(const Request& request, const void* operand, void* dense, void* workspace,
+                               Stream stream);
+
 // Zeros.
 std::string clear(void* data, size_t bytes, Stream stream);
 

@@ -1,5 +1,6 @@
 #include "ffi/module.h"
 
+#include "cuda/digits.h"
 #include "cuda/parts.h"
 #include "cuda/workspace.h"
 
@@ -17,6 +18,11 @@ NB_MODULE(_cuda, module) {
   module.def("topk_in_parts_workspace", &jax_rtopk::cuda::parts_workspace_bytes, nanobind::arg("parts"),
              nanobind::arg("k"), nanobind::arg("item_bytes"),
              "Bytes a row that the workspace of jax_rtopk_topk_in_parts must have.");
+  module.def("by_digits", &jax_rtopk::cuda::policy::by_digits, nanobind::arg("rows"), nanobind::arg("n"),
+             nanobind::arg("item_bytes"),
+             "Whether rows that are not selected from in parts had best be by digits: jax_rtopk_topk_by_digits etc.");
+  module.def("by_digits_workspace", &jax_rtopk::cuda::digits_workspace_bytes, nanobind::arg("item_bytes"),
+             "Bytes a row that the workspace of jax_rtopk_topk_by_digits etc. must have.");
   module.attr("SCATTERS_IN_ORDER") = true;
   module.def(
       "archs", [] { return std::string(JAX_RTOPK_CUDA_ARCHS); },

@@ -12,6 +12,10 @@
 
 namespace jax_rtopk::cuda::policy {
 
+// A launch has no more blocks than the GPU can hold at this many threads a multiprocessor; each block takes rows in
+// turn.
+inline constexpr int kThreadsPerMultiprocessor = 2048;
+
 // Rows in the registers of a warp. Several of those of up to kSharedWarp elements share one: each gets as few lanes as
 // can hold it in kWarpKeys words of 32 bits each, so that what is the same for each lane of a row serves several rows.
 inline constexpr int kWarpRowMin = 32, kSharedWarp = 128;
@@ -42,13 +46,27 @@ constexpr int64_t parts(int64_t rows, int64_t n, int64_t k, int item_bytes) {
   return n > large && count * k * kPartTimes <= n ? count : 1;
 }
 
+// All else that is exact of such rows: few of them are selected from by digits, by many blocks of kDigitBlock threads
+// each. A part, the share of a block, has a pack for each thread at least. Of the parts there may only be fewer:
+// exported programs bring the workspace that was needed when they were made.
+inline constexpr int64_t kFewRows = 256, kMostDigitParts = 1024;
+inline constexpr int kDigitBlock = 512;
+constexpr bool by_digits(int64_t rows, int64_t n, int item_bytes) {
+  return n > longest_part(item_bytes) && rows < kFewRows;
+}
+constexpr int64_t digit_parts(int64_t rows, int64_t n, int item_bytes, int multiprocessors) {
+  const int64_t blocks = int64_t(multiprocessors) * (kThreadsPerMultiprocessor / kDigitBlock);
+  const int64_t most = std::min(kMostDigitParts, n * item_bytes / (16 * kDigitBlock));
+  return std::max<int64_t>(1, std::min((blocks - 1) / rows + 1, most));
+}
+
+// The results of those are sorted in runs that a block's shared memory holds, powers of two.
+inline constexpr int kSortBlock = 512;
+constexpr unsigned sorted_run(int item_bytes) { return item_bytes == 8 ? 2048 : 4096; }
+
 // Results of a row that meet in a block's shared memory, in bytes; more are stored, and sorted, in place. Every GPU
 // grants a block 48 KiB unasked.
 inline constexpr int kStagedBytes = 47 * 1024;
-
-// A launch has no more blocks than the GPU can hold at this many threads a multiprocessor; each block takes rows in
-// turn.
-inline constexpr int kThreadsPerMultiprocessor = 2048;
 
 // The kernels in a warp are for rows of more than `size` / 2 and up to `size` elements, a power of two, in chunks of
 // `chunk` (SearchPlan). Each of a row's lanes has whole groups, kGroups in all.

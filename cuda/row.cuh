@@ -137,7 +137,7 @@ class RegisterRow {
   Word keys_[kPacks][kPack];
 };
 
-// A row that stays in global memory and is read anew by each sweep.
+// A row that stays in global memory and is read anew by each sweep, or what of it lies from a multiple of kPack on.
 template <class Bits, class Team>
 class StreamedRow {
  public:
@@ -147,16 +147,17 @@ class StreamedRow {
   static constexpr int kPack = View::kPack;
   static constexpr bool kShort = false;
 
-  RTOPK_DEVICE StreamedRow(const View& view, const Team& team) : view_(view), rank_(unsigned(team.rank())) {}
+  RTOPK_DEVICE StreamedRow(const View& view, const Team& team, unsigned begin = 0)
+      : view_(view), begin_(begin), rank_(unsigned(team.rank())) {}
 
   RTOPK_DEVICE const View& view() const { return view_; }
 
   template <class Visit>
   RTOPK_DEVICE void each_pack(Visit&& visit) const {
     constexpr unsigned kRound = Team::kThreads * kPack;
-    const unsigned rounds = (view_.n - 1) / kRound + 1;
+    const unsigned rounds = (view_.n - begin_ - 1) / kRound + 1;
     for (unsigned s = 0; s < rounds; ++s) {
-      const unsigned first = s * kRound + rank_ * kPack;
+      const unsigned first = begin_ + s * kRound + rank_ * kPack;
       Word keys[kPack];
       keys_of(view_.map, view_.load(first), keys);
       view_.clear_beyond_end(first, keys);
@@ -174,7 +175,7 @@ class StreamedRow {
 
  private:
   View view_;
-  unsigned rank_;
+  unsigned begin_, rank_;
 };
 
 }  // namespace jax_rtopk::cuda

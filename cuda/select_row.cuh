@@ -52,19 +52,27 @@ RTOPK_DEVICE unsigned first_bits(unsigned bits, int room) {
   return bits;
 }
 
+// Which elements of a row are chosen: those above `above`, or of these only the `certain` one, and of the others from
+// `lo` up the first `room` by index. Or all from `lo` up.
+template <class Word>
+struct Choice {
+  Word lo, above;
+  bool all;
+  bool single;       // of the elements above, only the certain one
+  unsigned certain;  // its index
+  int room;
+};
+
 // Gives the sink each pack once, in step over the team: take(index of its first element, which elements are chosen, how
-// many were chosen before, keys). How many were chosen before is only worked out for sinks that ask for it, or where it
-// decides what else is chosen.
+// many were chosen before, keys). How many were chosen before, `placed` and what the row has, is only worked out for
+// sinks that ask for it, or where it decides what else is chosen.
 template <class Row, class Team, class Sink>
-RTOPK_DEVICE void emit(const Row& row, Team& team, const Bracket<typename Row::Word>& bracket, int k, Sink& sink) {
+RTOPK_DEVICE void emit_chosen(const Row& row, Team& team, const Choice<typename Row::Word>& choice, int placed,
+                              Sink& sink) {
   using Word = typename Row::Word;
-  const bool all = bracket.count_lo == k;  // all from lo up are chosen
-  const Word lo = bracket.lo, above = bracket.last;
-  const bool single = !all && bracket.maximum_is_last();  // the certain one is the first that has the maximum
-  const unsigned certain = team.any(single) ? first_of(row, team, above) : 0;
-  const int room = k - (single ? 1 : bracket.count_last);
+  const auto [lo, above, all, single, certain, room] = choice;
   const bool ranked = Sink::kRanked || team.any(!all);
-  int certain_before = 0, others_before = 0;
+  int certain_before = placed, others_before = 0;
   row.each_pack([&](unsigned, unsigned first, const Word(&keys)[Row::kPack]) {
     unsigned reach = 0, sure = 0;
 #pragma unroll
@@ -90,6 +98,16 @@ RTOPK_DEVICE void emit(const Row& row, Team& team, const Bracket<typename Row::W
     certain_before += int(total & 0xffff);
     others_before += int(total >> 16);
   });
+}
+
+// The k elements that a search has left in a bracket.
+template <class Row, class Team, class Sink>
+RTOPK_DEVICE void emit(const Row& row, Team& team, const Bracket<typename Row::Word>& bracket, int k, Sink& sink) {
+  const bool all = bracket.count_lo == k;                 // all from lo up are chosen
+  const bool single = !all && bracket.maximum_is_last();  // the certain one is the first that has the maximum
+  const unsigned certain = team.any(single) ? first_of(row, team, bracket.last) : 0;
+  const int room = k - (single ? 1 : bracket.count_last);
+  emit_chosen(row, team, Choice<typename Row::Word>{bracket.lo, bracket.last, all, single, certain, room}, 0, sink);
 }
 
 // The same where all elements from `lo` up are chosen, which is not 0: take_from(index of the first element of a pack,

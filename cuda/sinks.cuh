@@ -47,6 +47,11 @@ struct PairSink {
   // Is it enough to take bits where there are some?
   RTOPK_DEVICE bool takes_bits() const { return !sorted; }
 
+  // For one row of those of n elements.
+  RTOPK_DEVICE PairSink of(int64_t row, int64_t) const {
+    return {values.part(row * k, k), indices.part(row * k, k), k, room, sorted};
+  }
+
   // Sorted results of a row that a warp has are put in order by rank if there is one for each lane at most and keys
   // have 32 bits: a network would have to move 64 for each. Ranking reads so many places of the stage at a time.
   static constexpr int kRankStep = 16;
@@ -199,6 +204,7 @@ struct MaskSink {
   static constexpr int kHeld = 0;
 
   RTOPK_DEVICE bool takes_bits() const { return true; }
+  RTOPK_DEVICE MaskSink of(int64_t row, int64_t n) const { return {mask.part(row * n, n), packed}; }
 
   Global<uint8_t> mask;
   bool packed;  // as the operand's, for the flags of a pack
@@ -256,6 +262,7 @@ struct DenseSink {
   static constexpr int kHeld = 16 / sizeof(Bits);
 
   RTOPK_DEVICE bool takes_bits() const { return true; }
+  RTOPK_DEVICE DenseSink of(int64_t row, int64_t n) const { return {dense.part(row * n, n), packed, reload}; }
 
   Global<Bits> dense;
   bool packed;

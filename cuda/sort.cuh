@@ -3,6 +3,7 @@
 
 #include "cuda/intrinsics.cuh"
 #include "cuda/team.cuh"
+#include "native/ordered_key.h"
 
 namespace jax_rtopk::cuda {
 
@@ -113,30 +114,48 @@ struct Order {
 
 // A bitonic network over any count of elements: every comparison puts the earlier element at the lower place, so those
 // with places beyond the end may be left out. Each merge first compares mirrored places, which makes two sorted halves
-// a bitonic sequence.
+// a bitonic sequence; then places `distance` apart, half of that, and so on.
+template <class Store>
+RTOPK_DEVICE void exchange(const Store& store, unsigned count, unsigned low, unsigned high) {
+  if (high >= count) return;
+  const auto a = store.load(low), b = store.load(high);
+  if (!b.before(a)) return;
+  store.save(low, b);
+  store.save(high, a);
+}
+
+// Pair p of those that a merge of runs of `half` compares first, and of those that are `distance` apart: powers of two.
+template <class Store>
+RTOPK_DEVICE void exchange_mirrored(const Store& store, unsigned count, unsigned half, unsigned p) {
+  const unsigned begin = 2 * (p & ~(half - 1)), place = p & (half - 1);
+  exchange(store, count, begin + place, begin + 2 * half - 1 - place);
+}
+template <class Store>
+RTOPK_DEVICE void exchange_apart(const Store& store, unsigned count, unsigned distance, unsigned p) {
+  const unsigned low = 2 * p - (p & (distance - 1));
+  exchange(store, count, low, low + distance);
+}
+
+// How many pairs a step of a merge of runs of `half` has at most.
+RTOPK_HD unsigned pairs_of(unsigned count, unsigned half) { return ((count - 1) / (2 * half) + 1) * half; }
+
+// The steps of a merge from `distance` on, by one team.
+template <class Team, class Store>
+RTOPK_DEVICE void merge_from(Team& team, const Store& store, unsigned count, unsigned distance) {
+  const unsigned pairs = pairs_of(count, distance);
+  for (; distance > 0; distance /= 2) {
+    for (unsigned p = unsigned(team.rank()); p < pairs; p += Team::kThreads) exchange_apart(store, count, distance, p);
+    team.sync();
+  }
+}
+
 template <class Team, class Store>
 RTOPK_DEVICE void sort_selected(Team& team, const Store& store, unsigned count) {
-  const auto exchange = [&](unsigned low, unsigned high) {
-    if (high >= count) return;
-    const auto a = store.load(low), b = store.load(high);
-    if (!b.before(a)) return;
-    store.save(low, b);
-    store.save(high, a);
-  };
   for (unsigned half = 1; half < count; half *= 2) {
-    const unsigned pairs = (count + 2 * half - 1) / (2 * half) * half;
-    for (unsigned p = unsigned(team.rank()); p < pairs; p += Team::kThreads) {
-      const unsigned block = p & ~(half - 1), place = p & (half - 1);
-      exchange(2 * block + place, 2 * block + 2 * half - 1 - place);
-    }
+    const unsigned pairs = pairs_of(count, half);
+    for (unsigned p = unsigned(team.rank()); p < pairs; p += Team::kThreads) exchange_mirrored(store, count, half, p);
     team.sync();
-    for (unsigned distance = half / 2; distance > 0; distance /= 2) {
-      for (unsigned p = unsigned(team.rank()); p < pairs; p += Team::kThreads) {
-        const unsigned low = 2 * p - (p & (distance - 1));
-        exchange(low, low + distance);
-      }
-      team.sync();
-    }
+    if (half > 1) merge_from(team, store, count, half / 2);
   }
 }
 

@@ -40,6 +40,16 @@ auto bind_topk_in_parts(Binding&& context) {
       .template Attr<bool>("sorted");
 }
 
+// By digits, exact too: (context..., operand, values, indices, workspace, k, largest, sorted)
+template <class Binding>
+auto bind_topk_by_digits(Binding&& context) {
+  return bind_pairs(std::move(context))
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Attr<int64_t>("k")
+      .template Attr<bool>("largest")
+      .template Attr<bool>("sorted");
+}
+
 template <class Binding>
 auto bind_bucketed_attributes(Binding&& results) {
   return std::move(results)
@@ -74,6 +84,18 @@ auto bind_mask(Binding&& context) {
       .template Attr<int64_t>("max_iter");
 }
 
+// By digits: (context..., operand, mask, workspace, k, largest, by_magnitude)
+template <class Binding>
+auto bind_mask_by_digits(Binding&& context) {
+  return std::move(context)
+      .template Arg<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Attr<int64_t>("k")
+      .template Attr<bool>("largest")
+      .template Attr<bool>("by_magnitude");
+}
+
 // (context..., operand, dense, k, by_magnitude, max_iter)
 template <class Binding>
 auto bind_sparsify(Binding&& context) {
@@ -83,6 +105,17 @@ auto bind_sparsify(Binding&& context) {
       .template Attr<int64_t>("k")
       .template Attr<bool>("by_magnitude")
       .template Attr<int64_t>("max_iter");
+}
+
+// By digits: (context..., operand, dense, workspace, k, by_magnitude)
+template <class Binding>
+auto bind_sparsify_by_digits(Binding&& context) {
+  return std::move(context)
+      .template Arg<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Ret<xla::ffi::AnyBuffer>()
+      .template Attr<int64_t>("k")
+      .template Attr<bool>("by_magnitude");
 }
 
 }  // namespace jax_rtopk

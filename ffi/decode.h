@@ -170,9 +170,9 @@ inline Decoded decode_bucketed(const ffi::AnyBuffer& operand, const ffi::AnyBuff
   return decoded;
 }
 
-// The error of a workspace that doesn't have `needed` bytes for each row and rows aligned to `unit`, or success.
+// The error of a workspace that doesn't have `needed` bytes for each row, a multiple of `unit`, or success.
 inline ffi::Error check_workspace(const ffi::AnyBuffer& operand, const ffi::AnyBuffer& workspace, int64_t needed,
-                                  int64_t unit) {
+                                  int64_t unit = 1) {
   if (workspace.element_type() != ffi::U8) return internal::invalid("workspace must be of dtype uint8").error;
   const auto dimensions = workspace.dimensions();
   const int64_t bytes = dimensions.size() == 0 ? 0 : dimensions.back();
@@ -180,8 +180,9 @@ inline ffi::Error check_workspace(const ffi::AnyBuffer& operand, const ffi::AnyB
     return internal::invalid(internal::shape_error("workspace", operand, needed, workspace)).error;
   }
   if (bytes < needed || bytes % unit != 0) {
-    return internal::invalid("workspace must have at least " + std::to_string(needed) + " bytes a row, a multiple of " +
-                             std::to_string(unit) + ", got " + std::to_string(bytes))
+    const std::string multiple = unit == 1 ? "" : ", a multiple of " + std::to_string(unit);
+    return internal::invalid("workspace must have at least " + std::to_string(needed) + " bytes a row" + multiple +
+                             ", got " + std::to_string(bytes))
         .error;
   }
   if (internal::is_operand(operand, workspace)) return internal::invalid(internal::in_place_error("workspace")).error;

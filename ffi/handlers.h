@@ -14,12 +14,20 @@ struct SparseHandlers {
   XLA_FFI_Handler* edge_dot;
 };
 
+// Of long rows, where these need other calls; else nullptr.
+struct LongRowHandlers {
+  XLA_FFI_Handler* topk_in_parts;
+  XLA_FFI_Handler* topk_by_digits;
+  XLA_FFI_Handler* mask_by_digits;
+  XLA_FFI_Handler* sparsify_by_digits;
+};
+
 struct Handlers {
   XLA_FFI_Handler* topk;
   XLA_FFI_Handler* bucketed;
   XLA_FFI_Handler* mask;
   XLA_FFI_Handler* sparsify;
-  XLA_FFI_Handler* topk_in_parts;  // nullptr where long rows need no other call
+  LongRowHandlers long_rows;
   SparseHandlers sparse;
 };
 

@@ -20,7 +20,12 @@ inline void define_targets(nanobind::module_& module) {
         targets["jax_rtopk_bucketed"] = capsule(all.bucketed);
         targets["jax_rtopk_mask"] = capsule(all.mask);
         targets["jax_rtopk_sparsify"] = capsule(all.sparsify);
-        if (all.topk_in_parts != nullptr) targets["jax_rtopk_topk_in_parts"] = capsule(all.topk_in_parts);
+        if (all.long_rows.topk_in_parts != nullptr) {
+          targets["jax_rtopk_topk_in_parts"] = capsule(all.long_rows.topk_in_parts);
+          targets["jax_rtopk_topk_by_digits"] = capsule(all.long_rows.topk_by_digits);
+          targets["jax_rtopk_mask_by_digits"] = capsule(all.long_rows.mask_by_digits);
+          targets["jax_rtopk_sparsify_by_digits"] = capsule(all.long_rows.sparsify_by_digits);
+        }
         targets["jax_rtopk_gather_sum"] = capsule(all.sparse.gather_sum);
         targets["jax_rtopk_sampled_dot"] = capsule(all.sparse.sampled_dot);
         targets["jax_rtopk_scatter_add"] = capsule(all.sparse.scatter_add);

@@ -14,7 +14,8 @@ from typing import Any
 
 import jax
 
-SELECTIONS = ("topk", "topk_in_parts", "mask", "sparsify", "bucketed")
+OF_LONG_ROWS = ("topk_in_parts", "topk_by_digits", "mask_by_digits", "sparsify_by_digits")
+SELECTIONS = ("topk", "mask", "sparsify", "bucketed", *OF_LONG_ROWS)
 SPARSE = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
 OPERATIONS = (*SELECTIONS, *SPARSE)
 PREFIX = "jax_rtopk_"  # of every FFI target name
@@ -41,10 +42,16 @@ class Backend:
         """In how many parts it had best select from rows; 1: whole ones."""
         return int(self.module.topk_parts(rows, n, k, item_bytes)) if hasattr(self.module, "topk_parts") else 1
 
+    def by_digits(self, rows: int, n: int, item_bytes: int) -> bool:
+        """Whether it had best select from rows, if not in parts, by digits."""
+        return hasattr(self.module, "by_digits") and bool(self.module.by_digits(rows, n, item_bytes))
+
     def workspace(self, operation: str, item_bytes: int, attributes: dict[str, Any]) -> int | None:
         """How many bytes a row the kernels want as an additional result; None if there is to be no such result."""
         if operation == "topk_in_parts":
             return int(self.module.topk_in_parts_workspace(attributes["parts"], attributes["k"], item_bytes))
+        if operation.endswith("_by_digits"):
+            return int(self.module.by_digits_workspace(item_bytes))
         if operation != "bucketed" or not hasattr(self.module, "bucketed_workspace"):
             return None
         candidates = attributes["num_buckets"] * attributes["bucket_k"]

@@ -72,11 +72,7 @@ def _lower(
         attributes.pop("max_iter", None)  # the definitions answer exactly
         definition = partial(operation.definition, float_order=platform == "cpu", **attributes)
         return mlir.lower_fun(definition, multiple_results=len(operation.results) > 1)(ctx, operand)
-    name = operation.name
-    if name == "topk" and attributes["max_iter"] == 0 and (parts := _parts(backend, aval, attributes["k"])) > 1:
-        # Early stopping must find the same on every back end, and so takes the row as one.
-        name = "topk_in_parts"
-        attributes = {"parts": parts} | {key: value for key, value in attributes.items() if key != "max_iter"}
+    name, attributes = _by_length(backend, operation.name, aval, attributes)
     workspace = backend.workspace(name, aval.dtype.itemsize, attributes)
     native = jax.ffi.ffi_lowering(
         backend.target(name),
@@ -88,13 +84,20 @@ def _lower(
     return native(ctx.replace(avals_out=[*ctx.avals_out, space]), operand, **attributes)[:-1]
 
 
-def _parts(backend: _native.Backend, aval: Any, k: int) -> int:
+def _by_length(
+    backend: _native.Backend, name: str, aval: Any, attributes: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The call for rows of that length, and its attributes."""
     *batch, n = aval.shape
-    if not isinstance(n, int):
-        return 1
+    # Early stopping must find the same on every back end, and so takes a row as one; buckets are parts already.
+    if attributes.get("max_iter") != 0 or not isinstance(n, int):
+        return name, attributes
     # Of all devices where a batch is sharded automatically, and of what is symbolic one: only speed hangs on it.
     rows = math.prod(size for size in batch if isinstance(size, int))
-    return backend.parts(rows, n, k, aval.dtype.itemsize)
+    exact = {key: value for key, value in attributes.items() if key != "max_iter"}
+    if name == "topk" and (parts := backend.parts(rows, n, attributes["k"], aval.dtype.itemsize)) > 1:
+        return "topk_in_parts", {"parts": parts, **exact}
+    return (f"{name}_by_digits", exact) if backend.by_digits(rows, n, aval.dtype.itemsize) else (name, attributes)
 
 
 def _sharding_attributes(

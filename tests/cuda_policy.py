@@ -77,6 +77,8 @@ def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False, few_r
         wanted = 32 if size > 128 else size // 16
         lanes = min(max(min(wanted, 32 * chunk * item_bytes // 16), 2), 32)
         packs = size // pack // lanes
+        if k == 1:
+            return Launch(f"first_in_warpI{letter}Li{lanes}ELi{packs}E", WARP_BLOCK, lanes, packs, 1, 0)
         name = f"select_in_warpI{letter}Li{lanes}ELi{packs}ELi{pack // chunk}E{sink}"
         slots = (2 if packs * pack <= 8 else 4) if lanes == 32 and item_bytes in (2, 4) else 0
         team_bytes = max(8 * WARP * slots, (4 * RESOLVED + staged + 15) // 16 * 16)
@@ -90,6 +92,10 @@ def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False, few_r
         row, packs = f"RegisterRowI{letter}{team}Li{keys // pack}ELi1EEE", keys // pack
     else:
         row, packs = f"StreamedRowI{letter}{team}EE", 0
+    if k == 1 and not in_parts:
+        return Launch(
+            f"first_in_blockI{letter}Li{threads}ENS0_11{row}", threads, threads, packs, 1, 2 * threads // WARP * 4
+        )
     name = f"select_{'part_' if in_parts else ''}in_blockI{letter}Li{threads}ENS0_11{row}{sink}"
     stage = staged if is_sorted and staged <= 47 * 1024 and not in_parts else 0
     return Launch(name, threads, threads, packs, 1, 2 * threads // WARP * 4 + max(4 * threads, stage))

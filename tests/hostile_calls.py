@@ -24,6 +24,9 @@ SELECTIONS = {
     "topk_in_parts": {"k": int, "parts": int, "largest": bool, "sorted": bool},
     "mask": {"k": int, "largest": bool, "by_magnitude": bool, "max_iter": int},
     "sparsify": {"k": int, "by_magnitude": bool, "max_iter": int},
+    "topk_by_digits": {"k": int, "largest": bool, "sorted": bool},
+    "mask_by_digits": {"k": int, "largest": bool, "by_magnitude": bool},
+    "sparsify_by_digits": {"k": int, "by_magnitude": bool},
     "bucketed": {"k": int, "num_buckets": int, "bucket_k": int, "largest": bool, "sorted": bool},
 }
 # The names of what the sparse operations take and return, in order.
@@ -116,9 +119,9 @@ def _selection(rng: np.random.Generator, operation: str, module: Any) -> CustomC
         name: np.bool_(rng.integers(2)) if of is bool else np.int64(values[name])
         for name, of in SELECTIONS[operation].items()
     }
-    if operation == "mask":
+    if operation.startswith("mask"):
         rets = [Operand("mask", np.dtype(bool), operand.shape)]
-    elif operation == "sparsify":
+    elif operation.startswith("sparsify"):
         rets = [Operand("dense", dtype, operand.shape)]
     else:
         rets = [Operand("values", dtype, (*batch, k)), Operand("indices", INT32, (*batch, k))]
@@ -129,13 +132,17 @@ def _selection(rng: np.random.Generator, operation: str, module: Any) -> CustomC
 
 
 def _has_workspace(operation: str, module: Any) -> bool:
-    return operation == "topk_in_parts" or (operation == "bucketed" and hasattr(module, "bucketed_workspace"))
+    if operation == "bucketed":
+        return hasattr(module, "bucketed_workspace")
+    return operation.endswith(("_in_parts", "_by_digits"))
 
 
 def _workspace(operation: str, a: dict[str, int], dtype: np.dtype, module: Any) -> tuple[int, int]:
     """The bytes a row that it must have at least, and must have a multiple of."""
     if operation == "topk_in_parts":
-        return module.topk_in_parts_workspace(a["parts"], a["k"], dtype.itemsize), 4
+        return module.topk_in_parts_workspace(a["parts"], a["k"], dtype.itemsize), 1
+    if operation.endswith("_by_digits"):
+        return module.by_digits_workspace(dtype.itemsize), 1
     candidates = a["num_buckets"] * a["bucket_k"]
     return module.bucketed_workspace(candidates, a["k"], dtype.itemsize), 16 if dtype.itemsize == 8 else 8
 
@@ -338,7 +345,8 @@ def _is_right_selection(call: CustomCall, module: Any) -> bool:
         return False
     a = {name: int(value) for name, value in call.attributes.items()}
     with_workspace = _has_workspace(call.operation, module)
-    if len(call.args) != 1 or len(call.rets) != 1 + (call.operation not in ("mask", "sparsify")) + with_workspace:
+    dense = call.operation.startswith(("mask", "sparsify"))
+    if len(call.args) != 1 or len(call.rets) != (1 if dense else 2) + with_workspace:
         return False
     operand, rets = call.args[0], [(ret.dtype, ret.shape) for ret in call.rets]
     if operand.dtype not in oracle.DTYPES or not operand.shape or _aliases(call):
@@ -346,21 +354,20 @@ def _is_right_selection(call: CustomCall, module: Any) -> bool:
     *batch, n = operand.shape
     if n >= 2**31 or not 0 <= a["k"] <= n or a.get("max_iter", 0) < 0:
         return False
-    if call.operation == "mask":
-        return rets == [(np.dtype(bool), operand.shape)]
-    if call.operation == "sparsify":
-        return rets == [(operand.dtype, operand.shape)]
     selected = (*batch, a["k"])
-    if rets[:2] != [(operand.dtype, selected), (INT32, selected)]:
+    if dense:
+        wanted = [(np.dtype(bool) if call.operation.startswith("mask") else operand.dtype, operand.shape)]
+    else:
+        wanted = [(operand.dtype, selected), (INT32, selected)]
+    if rets[: len(wanted)] != wanted:
         return False
-    if call.operation == "topk":
-        return True
-    right = _are_right_parts if call.operation == "topk_in_parts" else _are_right_buckets
-    if not right(a, n, operand.dtype):
+    if call.operation == "topk_in_parts" and not _are_right_parts(a, n, operand.dtype):
+        return False
+    if call.operation == "bucketed" and not _are_right_buckets(a, n):
         return False
     if not with_workspace:
         return True
-    dtype, shape = rets[2]
+    dtype, shape = rets[-1]
     needed, unit = _workspace(call.operation, a, operand.dtype, module)
     if dtype != np.uint8 or len(shape) != len(operand.shape) or shape[:-1] != tuple(batch):
         return False
@@ -373,7 +380,7 @@ def _are_right_parts(a: dict[str, int], n: int, dtype: np.dtype) -> bool:
     return 1 <= parts <= _packs(n, dtype) and _shortest_part(n, parts, dtype) >= a["k"] and n // parts < 2**15
 
 
-def _are_right_buckets(a: dict[str, int], n: int, _: np.dtype) -> bool:
+def _are_right_buckets(a: dict[str, int], n: int) -> bool:
     b, j = a["num_buckets"], a["bucket_k"]
     return 1 <= b <= n and 1 <= j <= n // b and b * j >= a["k"]
 
@@ -460,10 +467,11 @@ def _selected(call: CustomCall, operand: np.ndarray) -> list[np.ndarray | None]:
         mask = search_spec.select(oracle.keys(x, **order), k, a["max_iter"], x.dtype.itemsize)
     else:
         mask = oracle.mask(x, k, **order)
-    if call.operation == "mask":
-        return [mask.reshape(operand.shape)]
-    if call.operation == "sparsify":
-        return [np.where(mask.reshape(operand.shape), operand, np.zeros((), x.dtype))]
+    nothing = [None] * sum(ret.name == "workspace" for ret in call.rets)
+    if call.operation.startswith("mask"):
+        return [mask.reshape(operand.shape), *nothing]
+    if call.operation.startswith("sparsify"):
+        return [np.where(mask.reshape(operand.shape), operand, np.zeros((), x.dtype)), *nothing]
     indices = np.nonzero(mask)[1].reshape(len(x), k)
     if a["sorted"]:
         keys = np.take_along_axis(oracle.keys(x, **order), indices, 1)

@@ -34,8 +34,10 @@ def cuda(monkeypatch):
     module = SimpleNamespace(
         SCATTERS_IN_ORDER=True,
         bucketed_workspace=lambda candidates, k, item_bytes: 64,
-        topk_parts=lambda rows, n, k, item_bytes: 1 if n < 100 else 2,
+        topk_parts=lambda rows, n, k, item_bytes: 2 if 100 <= n < 200 else 1,
         topk_in_parts_workspace=lambda parts, k, item_bytes: 96,
+        by_digits=lambda rows, n, item_bytes: n >= 200,
+        by_digits_workspace=lambda item_bytes: 128,
     )
     backend = _native.Backend(module, _native.PREFIX, frozenset(_native.OPERATIONS))
     monkeypatch.setitem(_native.BACKENDS, "cuda", backend)
@@ -104,7 +106,8 @@ def test_refused_without_the_disabled_checks():
 
 
 def test_names_of_the_disabled_checks():
-    selections = ("topk", "topk_in_parts", "mask", "sparsify", "bucketed")
+    selections = ("topk", "topk_in_parts", "topk_by_digits", "mask", "mask_by_digits")
+    selections += ("sparsify", "sparsify_by_digits", "bucketed")
     sparse = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
     checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in selections + sparse}
     assert set(export_disabled_checks()) == checks
@@ -227,7 +230,7 @@ def test_custom_calls_are_stable(platform, signatures):
 
 
 @pytest.mark.usefixtures("cuda")
-def test_custom_call_of_long_rows_is_stable():
+def test_custom_calls_of_long_rows_are_stable():
     exported = export(lambda x: topk(x, 3, sorted=False), f32(5, 100), platforms=("cuda",))
     assert custom_calls(exported.mlir_module()) == {
         "jax_rtopk_topk_in_parts": (
@@ -235,6 +238,24 @@ def test_custom_call_of_long_rows_is_stable():
             ["5x100xf32"],
             ["5x3xf32", "5x3xi32", "5x96xui8"],
         )
+    }
+    exported = export(lambda x: (topk(x, 3), topk_mask(x, 3), topk_sparsify(x, 3)), f32(5, 200), platforms=("cuda",))
+    assert custom_calls(exported.mlir_module()) == {
+        "jax_rtopk_topk_by_digits": (
+            ["k = 3 : i64", "largest = true", "sorted = true"],
+            ["5x200xf32"],
+            ["5x3xf32", "5x3xi32", "5x128xui8"],
+        ),
+        "jax_rtopk_mask_by_digits": (
+            ["by_magnitude = false", "k = 3 : i64", "largest = true"],
+            ["5x200xf32"],
+            ["5x200xi1", "5x128xui8"],
+        ),
+        "jax_rtopk_sparsify_by_digits": (
+            ["by_magnitude = false", "k = 3 : i64"],
+            ["5x200xf32"],
+            ["5x200xf32", "5x128xui8"],
+        ),
     }
 
 

@@ -15,6 +15,7 @@ import jax_rtopk
 SOURCES = Path(__file__).parents[1] / "jax_rtopk"
 MODULES = ["_cpu", "_cuda"]
 SELECTIONS = ("topk", "mask", "sparsify", "bucketed")
+OF_LONG_ROWS = ("topk_in_parts", "topk_by_digits", "mask_by_digits", "sparsify_by_digits")
 SPARSE = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
 
 
@@ -59,7 +60,7 @@ def test_native_modules_have_stubs(name):
 def test_native_modules_offer_the_documented_targets(name):
     module_file(name)
     targets = importlib.import_module(f"jax_rtopk.{name}").targets()
-    of_long_rows = ("topk_in_parts",) if name == "_cuda" else ()
+    of_long_rows = OF_LONG_ROWS if name == "_cuda" else ()
     assert set(targets) == {f"jax_rtopk_{operation}" for operation in (*SELECTIONS, *of_long_rows, *SPARSE)}
 
 

@@ -35,11 +35,12 @@ class EmulatedModule:
 
     def targets(self) -> dict[str, object]:
         """FFI target names and the capsules to register for them, for the platform `cpu`."""
-        selections = ("topk", "topk_in_parts", "bucketed", "mask", "sparsify")
+        selections = ("topk", "bucketed", "mask", "sparsify")
+        of_long_rows = ("topk_in_parts", "topk_by_digits", "mask_by_digits", "sparsify_by_digits")
         sparse = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
         return {
             f"jax_rtopk_{name}": jax.ffi.pycapsule(getattr(self._library, f"jax_rtopk_emulated_{name}"))
-            for name in selections + sparse
+            for name in selections + of_long_rows + sparse
         }
 
     SCATTERS_IN_ORDER = True  # as the native module
@@ -51,6 +52,12 @@ class EmulatedModule:
 
     def topk_in_parts_workspace(self, parts: int, k: int, item_bytes: int) -> int:
         return int(self._library.jax_rtopk_topk_in_parts_workspace(parts, k, item_bytes))
+
+    def by_digits(self, rows: int, n: int, item_bytes: int) -> bool:
+        return bool(self._library.jax_rtopk_by_digits(rows, n, item_bytes))
+
+    def by_digits_workspace(self, item_bytes: int) -> int:
+        return int(self._library.jax_rtopk_by_digits_workspace(item_bytes))
 
     def bucketed_workspace(self, candidates: int, k: int, item_bytes: int) -> int:
         return int(self._library.jax_rtopk_bucketed_workspace(candidates, k, item_bytes))
@@ -68,6 +75,8 @@ def load() -> EmulatedModule:
     for function, sizes in (
         (library.jax_rtopk_topk_parts, 3),
         (library.jax_rtopk_topk_in_parts_workspace, 2),
+        (library.jax_rtopk_by_digits, 2),
+        (library.jax_rtopk_by_digits_workspace, 0),
         (library.jax_rtopk_bucketed_workspace, 2),
     ):
         function.restype = ctypes.c_int64

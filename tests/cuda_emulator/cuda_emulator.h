@@ -79,6 +79,10 @@ class GlobalWatch : Extent {
     accessible(address, size);
     running->touch_global(Access::kWrite, address, size, sizeof(T));
   }
+  void change(const void* address, std::size_t size) const {
+    accessible(address, size);
+    running->touch_global(Access::kAtomic, address, size, sizeof(T));
+  }
 };
 
 // The checks behind Shared<T>: bounds, alignment, races, reads of what nobody wrote.
@@ -174,6 +178,14 @@ T __ldcs(const T* address) {
 template <class T>
 void __stcs(T* address, T value) {
   *address = value;
+}
+
+// Fibers take turns at rendezvous only, so nothing comes between the load and the store.
+template <class T>
+T atomicAdd(T* address, T value) {
+  const T before = *address;
+  *address = T(before + value);
+  return before;
 }
 
 inline int __popc(unsigned bits) { return std::popcount(bits); }

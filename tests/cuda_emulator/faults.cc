@@ -45,6 +45,17 @@ __global__ void sum_rows(Global<const int> in, Global<int> out, unsigned mask_of
   out.store(thread, int(sum));
 }
 
+// How many elements have each remainder by four; the mistakes leave out a barrier before or after they are counted.
+__global__ void count_remainders(Global<const int> in, Global<int> out, bool no_sync_before, bool no_sync_after) {
+  const int thread = int(threadIdx.x);
+  const Shared<int> bins(0, 4);
+  if (thread < 4) bins.store(thread, 0);
+  if (!no_sync_before) __syncthreads();
+  bins.add(in.load(thread) % 4, 1);
+  no_sync_after ? __syncwarp() : __syncthreads();
+  out.store(thread, bins.load(thread % 4));
+}
+
 __global__ void read_unwritten(Global<int> out) {
   const Shared<int> staged(0, kThreads);
   if (threadIdx.x < 63) staged.store(int(threadIdx.x), 1);
@@ -67,6 +78,9 @@ std::string run(const std::string& name) {
   const auto rows = [&](bool out_of_bounds, bool no_sync) {
     return start("reverse_rows", reverse_rows, from, to, out_of_bounds, no_sync);
   };
+  const auto remainders = [&](bool no_sync_before, bool no_sync_after) {
+    return start("count_remainders", count_remainders, from, to, no_sync_before, no_sync_after);
+  };
   const auto sums = [&](unsigned mask, bool diverge, bool leave) {
     return start("sum_rows", sum_rows, from, to, mask, diverge, leave);
   };
@@ -80,11 +94,15 @@ std::string run(const std::string& name) {
     wrong += sums(kFullMask, false, false);
     if (out[0] != 10416 || out[32] != 74928)
       wrong += "sums are " + std::to_string(out[0]) + ", " + std::to_string(out[32]);
+    wrong += remainders(false, false);  // of squares
+    if (out[0] != 32 || out[1] != 32 || out[2] != 0) wrong += "remainders are miscounted";
     return wrong;
   }
   if (name == "out_of_bounds") return rows(true, false);
   if (name == "missing_syncwarp") return rows(false, true);
   if (name == "missing_syncthreads") return start("reverse_block", reverse_block, from, to, true);
+  if (name == "add_before_sync") return remainders(true, false);
+  if (name == "read_before_sync") return remainders(false, true);
   if (name == "mask_lacks_lane") return sums(0x55555555u, false, false);
   if (name == "mask_differs") return sums(0xbfffffffu, false, false);
   if (name == "divergence") return sums(kFullMask, true, false);

@@ -55,7 +55,7 @@ class Clock {
   std::vector<LaneTimes> seen_;
 };
 
-enum class Access { kRead, kWrite };
+enum class Access { kRead, kWrite, kAtomic };
 
 // The last accesses to a unit of memory.
 class Unit {
@@ -63,8 +63,10 @@ class Unit {
   // Returns what is wrong with an access, or null.
   const char* access(const Clock& clock, int thread, Access access, bool check_written) {
     const bool written = write_time_ >= clock.block_start();
-    if (check_written && access == Access::kRead && !written) return "reads shared memory that nobody wrote";
-    if (written && !clock.ordered(thread, writer_, write_time_)) {
+    if (check_written && access != Access::kWrite && !written) return "reads shared memory that nobody wrote";
+    const bool sees_write = !written || write_ordered(clock, thread);
+    const bool both_atomic = access == Access::kAtomic && atomic_;
+    if (!sees_write && !both_atomic) {
       return access == Access::kRead ? "races: reads what another thread wrote, with no barrier between"
                                      : "races: overwrites what another thread wrote, with no barrier between";
     }
@@ -73,13 +75,21 @@ class Unit {
       return nullptr;
     }
     if (!reads_ordered(clock, thread)) return "races: overwrites what another thread reads, with no barrier between";
+    // An atomic access does not hide a write before it that only its own thread, or warp, has seen.
+    const bool all_see_write = !written || write_time_ < clock.block_barrier();
+    atomic_ = access == Access::kAtomic && (atomic_ || all_see_write);
+    writer_ = sees_write ? std::uint16_t(thread) : kManyThreads;
     write_time_ = clock.now();
-    writer_ = std::uint16_t(thread);
     return nullptr;
   }
 
  private:
-  static constexpr std::uint16_t kManyWarps = 0xffff;
+  static constexpr std::uint16_t kManyWarps = 0xffff, kManyThreads = 0xffff;
+
+  bool write_ordered(const Clock& clock, int thread) const {
+    if (writer_ == kManyThreads) return write_time_ < clock.block_barrier();
+    return clock.ordered(thread, writer_, write_time_);
+  }
 
   bool reads_ordered(const Clock& clock, int thread) const {
     if (read_time_ < clock.block_barrier()) return true;
@@ -103,6 +113,7 @@ class Unit {
 
   std::uint32_t write_time_ = 0, read_time_ = 0, read_lanes_ = 0;
   std::uint16_t writer_ = 0, read_warp_ = 0;
+  bool atomic_ = false;  // the last write
 };
 
 // The units of a memory, kept by page: four bytes in arrays of elements of four bytes and more, single bytes in others.
