@@ -76,8 +76,6 @@ XLA_FFI_DEFINE_HANDLER(sparsify_handler, run_sparsify, bind_sparsify(context()))
 
 }  // namespace
 
-Handlers handlers() {
-  return {topk_handler, bucketed_handler, mask_handler, sparsify_handler, {}, sparse_handlers()};
-}
+Handlers handlers() { return {topk_handler, bucketed_handler, mask_handler, sparsify_handler, {}, sparse_handlers()}; }
 
 }  // namespace jax_rtopk
