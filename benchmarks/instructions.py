@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,17 +37,17 @@ SHAPES = {
 }
 
 
-def build(folder: str) -> str:
+def build(folder: str, pool: ThreadPoolExecutor) -> str:
     flags = ["g++", "-std=c++20", "-O3", "-ffp-contract=off", f"-I{ROOT}"]
-    objects = []
+    commands = {}  # by the object that each makes
     for isa, isa_flags in (("baseline", []), ("avx2", AVX2), ("avx512", AVX512)):
         for source in ("kernels_isa", "sparse_isa"):
-            objects.append(f"{folder}/{isa}_{source}.o")
             for_isa = [*isa_flags, INLINE_MORE, f"-DRTOPK_ISA={isa}"]
-            subprocess.run([*flags, *for_isa, "-c", f"{ROOT}/cpu/{source}.cc", "-o", objects[-1]], check=True)
+            commands[f"{folder}/{isa}_{source}.o"] = [*flags, *for_isa, "-c", f"{ROOT}/cpu/{source}.cc"]
+    list(pool.map(lambda made: subprocess.run([*commands[made], "-o", made], check=True), commands))
     program = f"{folder}/instructions"
     sources = [f"{ROOT}/benchmarks/instructions.cc", f"{ROOT}/cpu/kernels.cc"]
-    subprocess.run([*flags, *sources, *objects, "-o", program], check=True)
+    subprocess.run([*flags, *sources, *commands, "-o", program], check=True)
     return program
 
 
@@ -65,13 +66,17 @@ def executed(program: str, shape: tuple[int, ...], repetitions: int) -> int:
 
 
 def measure() -> dict[str, int]:
-    counts = {}
-    with tempfile.TemporaryDirectory() as folder:
-        program = build(folder)
-        for name, shape in SHAPES.items():
-            # The difference leaves out what making the rows costs.
-            counts[name] = round((executed(program, shape, 2) - executed(program, shape, 1)) / ROWS)
-            print(f"{name:38s} {counts[name]:8d} instructions a row", flush=True)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        program = build(folder, pool)
+
+        # The difference leaves out what making the rows costs.
+        def of_row(shape: tuple[int, ...]) -> int:
+            return round((executed(program, shape, 2) - executed(program, shape, 1)) / ROWS)
+
+        counts = {}
+        for name, count in zip(SHAPES, pool.map(of_row, SHAPES.values()), strict=True):
+            counts[name] = count
+            print(f"{name:38s} {count:8d} instructions a row", flush=True)
     return counts
 
 
