@@ -25,17 +25,22 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp) first_in_warp(T
   Team team;
   const int warp = __shfl_sync(kFullMask, this_warp(), 0);
   const int64_t stride = int64_t(gridDim.x) * (kWarps * kRows);
+  const NextRow next(task, unsigned(team.rank()), stride, kRows);
   for (int64_t first = (int64_t(blockIdx.x) * kWarps + warp) * kRows; first < task.rows; first += stride) {
     const int64_t mine = first + this_lane() / kLanes, row = mine < task.rows ? mine : task.rows - 1;
-    store_first(RegisterRow<Bits, Team, kPacks>(task.view(row), team), team, sink, row, mine < task.rows);
+    RowView<Bits> view = task.view(row);
+    next.prefetch_after(view, first);
+    store_first(RegisterRow<Bits, Team, kPacks>(view, team), team, sink, row, mine < task.rows);
   }
 }
 
 template <class Bits, int kThreads, class Row>
 __global__ void __launch_bounds__(kThreads, 1) first_in_block(Task<Bits> task, PairSink<Bits> sink) {
   BlockTeam<kThreads> team(0);
-  for (int64_t row = blockIdx.x; row < task.rows; row += gridDim.x)
+  for (int64_t row = blockIdx.x; row < task.rows; row += gridDim.x) {
+    task.prefetch(row + gridDim.x, unsigned(team.rank()));
     store_first(Row(task.view(row), team), team, sink, row, true);
+  }
 }
 
 }  // namespace jax_rtopk::cuda

@@ -32,6 +32,36 @@ RTOPK_DEVICE unsigned add_if_at_least(unsigned count, int32_t a, int32_t b) {
 #endif
 }
 
+// If a < b, asks for the line of the L2 cache that element i is in, wherever that lies.
+template <class T>
+RTOPK_DEVICE void prefetch_if_less([[maybe_unused]] int64_t a, [[maybe_unused]] int64_t b,
+                                   [[maybe_unused]] const Global<T>& array, [[maybe_unused]] int64_t i) {
+#if !defined(RTOPK_CUDA_EMULATOR)  // which has no cache
+  asm volatile("{\n\t.reg .pred less;\n\tsetp.lt.s64 less, %0, %1;\n\t@less prefetch.global.L2 [%2];\n\t}" ::"l"(a),
+               "l"(b), "l"(array.address() + i));
+#endif
+}
+
+// Elements i.., or where these do not lie before `end`, ones in all of their bits.
+template <class T>
+RTOPK_DEVICE Pack<std::remove_const_t<T>> load_pack_or_ones(const Global<T>& array, size_t i, unsigned end) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  Pack<std::remove_const_t<T>> pack;
+  memset(&pack, 0xff, sizeof pack);
+  return i < end ? array.load_pack(i) : pack;
+#else
+  uint32_t words[4];
+  asm volatile(
+      "{\n\t.reg .pred there;\n\tmov.b32 %0, -1;\n\tmov.b32 %1, -1;\n\tmov.b32 %2, -1;\n\tmov.b32 %3, -1;\n\t"
+      "setp.lt.u32 there, %5, %6;\n\t@there ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+      : "=&r"(words[0]), "=&r"(words[1]), "=&r"(words[2]), "=&r"(words[3])
+      : "l"(array.address() + i), "r"(unsigned(i)), "r"(end));
+  Pack<std::remove_const_t<T>> pack;
+  memcpy(&pack, words, sizeof pack);
+  return pack;
+#endif
+}
+
 // bits ^ (sign & spread), sign being all ones if the sign bit is set, else 0.
 RTOPK_DEVICE uint32_t spread_sign(uint32_t bits, uint32_t spread) {
   const auto sign = uint32_t(int32_t(bits) >> 31);
@@ -175,7 +205,7 @@ struct alignas(2 * sizeof(Word)) Selected {
 
 // Stores array[i] where word >= least: without a branch.
 template <class Word>
-RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Shared<Selected<Word> >& array, unsigned i,
+RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Shared<Selected<Word>>& array, unsigned i,
                                     const Selected<Word>& item) {
 #if !defined(RTOPK_CUDA_EMULATOR)
   if constexpr (sizeof(Word) == 4) {
@@ -192,7 +222,7 @@ RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Shared<Se
 
 // count, and how many of array[kFirst .. kFirst + kCount - 1] have a key above `key`; kCount is even.
 template <int kFirst, int kCount>
-RTOPK_DEVICE unsigned add_those_above(unsigned count, const Shared<Selected<uint32_t> >& array, uint32_t key) {
+RTOPK_DEVICE unsigned add_those_above(unsigned count, const Shared<Selected<uint32_t>>& array, uint32_t key) {
   if constexpr (kCount > 2) {
     count = add_those_above<kFirst, 2>(count, array, key);
     return add_those_above<kFirst + 2, kCount - 2>(count, array, key);

@@ -32,14 +32,19 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
   // From one lane, so that the compiler knows that all go through the loop together. Else it would ask before every
   // exchange whether they do, and write each one twice.
   const int warp = __shfl_sync(kFullMask, this_warp(), 0);
+  const NextRow next(task, rank, stride, kWarp / kLanes);
   for (int64_t of_warp = first + warp * (kWarp / kLanes); of_warp < task.rows; of_warp += stride) {
     const int64_t mine = of_warp + this_lane() / kLanes;
     int64_t row = mine < task.rows ? mine : task.rows - 1;
+    RowView<Bits> view = task.view(row);
+    next.prefetch_after(view, of_warp);
     if constexpr (kSlots > 0) {
       using Row = QuickRow<Bits, Team, kPacks, kChunks>;
       Row held(rank);
       if (likely(task.swift)) {
-        held.load_swiftly(task.view(row));
+        held.template load_swiftly<true>(view);
+      } else if (task.plain && task.packed) {
+        held.template load_swiftly<false>(view);
       } else {
         held.load(task.view(unforeseen(row)), team);
       }
@@ -56,11 +61,11 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
       if (task.quick.spare > 0 && select_quickly<kSlots>(held, team, task.plan, task.quick, scratch, found)) continue;
       team.sync();  // with those who still load survivors
       row = unforeseen(row);
+      view = task.view(row);
     }
     SearchPlan plan = task.plan;
     plan.k = unforeseen(plan.k);
     plan.rank = unforeseen(plan.rank);
-    const RowView<Bits> view = task.view(row);
     const RegisterRow<Bits, Team, kPacks, kChunks> held(view, team);
     typename Sink::template OfRow<Team> results(sink, row, view, scratch + kScratchBytes, mine < task.rows);
     select_row(held, team, plan, FirstPivots(plan), task.max_iter, scratch, results);
@@ -77,6 +82,7 @@ __global__ void __launch_bounds__(kThreads, 1) select_in_block(Task<Bits> task, 
   const FirstPivots first_pivots(task.plan);
   for (int64_t row = blockIdx.x; row < task.rows; row += gridDim.x) {
     const RowView<Bits> view = task.view(row);
+    task.prefetch(row + gridDim.x, unsigned(team.rank()));
     const Row held(view, team);
     typename Sink::template OfRow<Team> results(sink, row, view, Team::kScratchBytes, true);
     select_row(held, team, task.plan, first_pivots, task.max_iter, Team::kScratchBytes, results);

@@ -24,12 +24,17 @@ class QuickRow {
 
   RTOPK_DEVICE explicit QuickRow(unsigned rank) : rank_(rank) {}
 
-  // Rows of floats, the largest first, that fill their lanes.
+  // Rows of floats, the largest first, that start on sixteen bytes and end on a pack; `full`: that fill their lanes.
+  // Beyond the end are ones: what the order of floats has last, and without order is negative.
+  template <bool full>
   RTOPK_DEVICE void load_swiftly(const View& view) {
     const size_t first = first_of(0);
     Pack<Bits> bits[kPacks];  // all loads before the first use, so that they are under way together
 #pragma unroll
-    for (int s = 0; s < kPacks; ++s) bits[s] = view.data.load_pack(first + size_t(s) * Team::kThreads * kPack);
+    for (int s = 0; s < kPacks; ++s) {
+      const size_t place = first + size_t(s) * Team::kThreads * kPack;
+      bits[s] = full ? view.data.load_pack(place) : load_pack_or_ones(view.data, place, view.n);
+    }
 #pragma unroll
     for (int s = 0; s < kPacks; ++s) {
       uint32_t parts[4];

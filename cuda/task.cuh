@@ -20,9 +20,40 @@ struct Task {
   bool swift;   // and packed, and rows fill their lanes
   KeyMap<Bits> map;
 
+  // Asks for a row that will be wanted, a line of the L2 cache a thread: all of it, but of rows that are streamed.
+  RTOPK_DEVICE void prefetch(int64_t row, unsigned rank) const {
+    prefetch_if_less(row, rows, operand, row * plan.n + line(rank));
+  }
+  // Where that line begins, or the row's last one.
+  RTOPK_DEVICE unsigned line(unsigned rank) const {
+    const unsigned first = rank * (128 / unsigned(sizeof(Bits))), last = unsigned(plan.n) - 1;
+    return first < last ? first : last;
+  }
+
   RTOPK_DEVICE RowView<Bits> view(int64_t row) const {
     return {operand.part(row * plan.n, plan.n), unsigned(plan.n), packed, map, plain};
   }
+};
+
+// The same for rows in a warp, in fewer instructions.
+template <class Bits>
+class NextRow {
+ public:
+  // A team's next row is `stride` rows on; the teams of a warp have `at_once` neighbouring ones.
+  RTOPK_DEVICE NextRow(const Task<Bits>& task, unsigned rank, int64_t stride, int at_once)
+      : last_(unforeseen(task.rows - stride - (at_once - 1))) {
+    ahead_ = unforeseen(stride * task.plan.n + task.line(rank));
+  }
+
+  // For the teams of a warp whose first row is `row`. Hides the address in `view`, from which that of the next row is
+  // an addition away; else it would be worked out from the row's number.
+  RTOPK_DEVICE void prefetch_after(RowView<Bits>& view, int64_t row) const {
+    view.data = Global<const Bits>(unforeseen(view.data.address()), view.n);
+    prefetch_if_less(row, last_, view.data, ahead_);
+  }
+
+ private:
+  int64_t ahead_, last_;
 };
 
 inline bool starts_on(const void* address, size_t bytes) { return reinterpret_cast<uintptr_t>(address) % bytes == 0; }

@@ -88,6 +88,14 @@ def test_rows_that_fill_a_warp(backend, n, k, dtype, max_iter):
     assert_selects(backend, rows_of_one_sign_and_of_both(n).astype(dtype), k, max_iter)
 
 
+@pytest.mark.parametrize("max_iter", [None, 1])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize(("n", "k"), [(200, 25), (248, 60), (264, 40), (768, 64), (1016, 100)])
+def test_rows_that_end_on_a_pack_and_do_not_fill_a_warp(backend, n, k, dtype, max_iter):
+    hard = [oracle.operand(np.random.default_rng(n), np.dtype(dtype), (3, n), kind) for kind in oracle.KINDS]
+    assert_selects(backend, np.concatenate([rows_of_one_sign_and_of_both(n).astype(dtype), *hard]), k, max_iter)
+
+
 def test_equal_group_maxima_do_not_hide_the_search_from_max_iter(backend):
     """The search's first pivot is 0, as 20 of the group maxima are; the seventh smallest that differ is one from which
     up lie 49 elements. Those are few enough for an exact answer, but one pass does not find them.
