@@ -111,6 +111,12 @@ struct PairSink {
     // The same of any row, for results by index or sorted.
     template <class Row, class Survivors>
     RTOPK_DEVICE void take_survivors(Team& team, const Row&, const Survivors& survivors) {
+      if (!sink_.sorted) {
+        return survivors.each([&](unsigned i, int32_t word, int32_t index) {
+          const Bits bits = results_.map.bits(Bits(Row::key_of(word)));
+          store_if_at_least(word, survivors.last(), results_.values, bits, results_.indices, index, i);
+        });
+      }
       team.sync();  // with those who still load survivors
       survivors.each([&](unsigned i, int32_t word, int32_t index) {
         store_if_at_least(word, survivors.last(), stage_.items, i, {Row::key_of(word), index});

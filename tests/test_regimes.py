@@ -88,6 +88,13 @@ def test_rows_that_fill_a_warp(backend, n, k, dtype, max_iter):
     assert_selects(backend, rows_of_one_sign_and_of_both(n).astype(dtype), k, max_iter)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.uint16], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize(("n", "k"), [(256, 32), (200, 25), (1024, 64)])
+def test_integers_in_a_warp(backend, n, k, dtype):
+    x = rows_of_one_sign_and_of_both(n) * 5000
+    assert_selects(backend, (x if dtype == np.int32 else np.abs(x)).astype(dtype), k, None)
+
+
 @pytest.mark.parametrize("max_iter", [None, 1])
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name)
 @pytest.mark.parametrize(("n", "k"), [(200, 25), (248, 60), (264, 40), (768, 64), (1016, 100)])
