@@ -191,8 +191,48 @@ def draw_network() -> None:
     plt.close(figure)
 
 
+def draw_digits() -> None:
+    """A long row: its two first digits, and where the results of its parts belong."""
+    n, k, parts = 1 << 20, 30000, 4
+    keys = float32_keys(make_rows("normal", 1, n, seed=3))[0]
+    figure, (first, second, places) = plt.subplots(1, 3, figsize=(9, 2.9), layout="constrained")
+    inside, left, known = np.ones(n, bool), k, ""
+    for ax, shift, name in ((first, 21, "first"), (second, 10, "second")):
+        digits = (keys[inside] >> shift) & 2047
+        counts = np.bincount(digits, minlength=2048)
+        above = np.cumsum(counts[::-1])[::-1] - counts
+        (found,) = np.flatnonzero((above < left) & (left <= above + counts))
+        for bin_ in range(found - 24, found + 12):
+            colour = OTHER if bin_ == found else (GREEN if bin_ > found else GREY)
+            ax.bar(bin_, counts[bin_], color=colour, width=0.9)
+        ax.set_title(
+            f"{name} digit of {inside.sum():,} keys{known}:\n{above[found]:,} above {found}", loc="left", fontsize=8
+        )
+        ax.set(xlabel="digit")
+        left -= above[found]
+        known = f" that begin with {found}"
+        inside &= (keys >> shift & 2047) == found
+    kth = np.sort(keys)[n - k]
+    begin = 0
+    for part, of_part in enumerate(np.split(keys, parts)):
+        chosen = int((of_part >= kth).sum())
+        places.barh(part, chosen, left=begin, color=OURS_LIGHT if part % 2 else LIGHT, edgecolor="white")
+        places.text(begin + chosen / 2, part, f"{chosen:,}", ha="center", va="center", fontsize=7)
+        begin += chosen
+    assert begin == k
+    places.set_yticks(range(parts), [f"part {part}" for part in range(parts)])
+    places.invert_yaxis()
+    places.set(xlabel="place among the results")
+    places.set_title(
+        "each part knows from the counts of those\nbefore it where its results belong", loc="left", fontsize=8
+    )
+    save(figure, "kernels_digits")
+    plt.close(figure)
+
+
 if __name__ == "__main__":
     draw_rows()
+    draw_digits()
     draw_groups()
     draw_search()
     draw_network()

@@ -110,7 +110,9 @@ fi
 
 by_length="1023-100 or 4096-1 or 16384-300 or 40000-100"
 by_buckets="more_candidates or (every_length and (2-float32 or 16-float32))"
-sanitized=(tests/test_regimes.py tests/test_buckets.py -k "more_rows or (float32 and ($by_length or $by_buckets))")
+by_many_blocks="across_parts or many_blocks"
+sanitized=(tests/test_{regimes,buckets,parts,digits}.py)
+sanitized+=(-k "more_rows or $by_many_blocks or (float32 and ($by_length or $by_buckets))")
 if [ "$rehearse" ]; then
   check memcheck 30 "${pytest[@]}" --backends=native "${sanitized[@]}"
   record racecheck "skipped: a rehearsal" 0

@@ -66,8 +66,12 @@ def staged_room(n: int, k: int, item_bytes: int, *, is_sorted: bool) -> int:
     return -(-k // 16) * 16 if by_rank else k
 
 
-def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False, few_rows: bool = False) -> Launch:
-    """The launch of topk for rows of n elements of up to four bytes; of rows in parts, the first of three."""
+def launch_of(
+    n: int, k: int, item_bytes: int, *, is_sorted: bool = False, few_rows: bool = False, in_parts: bool = True
+) -> Launch:
+    """The launch of topk for rows of n elements of up to four bytes; of rows in parts, if they may be, the first of
+    three. Few long rows that may not are selected from by digits: this is what takes many of them.
+    """
     letter, pack = MANGLED[item_bytes], 16 // item_bytes
     sink = f"NS0_8PairSinkI{letter}EE"
     staged = 8 * staged_room(n, k, item_bytes, is_sorted=is_sorted)  # a key and an index each
@@ -85,7 +89,7 @@ def launch_of(n: int, k: int, item_bytes: int, *, is_sorted: bool = False, few_r
         return Launch(name, WARP_BLOCK, lanes, packs, pack // chunk, team_bytes, slots)
     small_parts, large_parts = -(-n // 4096), -(-n // 16384)
     few = few_rows and small_parts * k <= 16384 and 8 * small_parts * k <= n
-    in_parts = n > 16384 and (few or 8 * large_parts * k <= n)
+    in_parts = in_parts and n > 16384 and (few or 8 * large_parts * k <= n)
     threads, keys = (256, 16) if n <= 4096 or (in_parts and few) else (512, 32)
     team = f"NS0_9BlockTeamILi{threads}EEE"
     if n <= threads * keys or in_parts:

@@ -69,6 +69,26 @@ def test_main_kernels(n, k, item_bytes, few_rows):
     assert list(complaints(module, kernel, packs=launch.packs or 1, warps=WARPS.get(n, 0))) == []
 
 
+@pytest.mark.parametrize("item_bytes", [4, 2])
+@pytest.mark.parametrize("n", [64, 256, 1024, 4096, 16384, 65536])
+def test_kernels_for_a_k_of_1(n, item_bytes):
+    module, resources = installed()
+    launch = launch_of(n, 1, item_bytes, in_parts=False)
+    (kernel,) = [name for name in resources if launch.name in name]
+    assert list(complaints(module, kernel, packs=launch.packs or 1, warps=WARPS.get(n, 0))) == []
+
+
+@pytest.mark.parametrize("width", "tj")
+@pytest.mark.parametrize("name", ["count_digits", "count_in_parts", "emit_parts"])
+def test_kernels_by_digits(name, width):
+    """Each reads a pack at a time, so it takes as many threads as a multiprocessor holds to keep its memory busy."""
+    module, resources = installed()
+    kernels = [kernel for kernel in resources if f"{name}I{width}" in kernel]
+    assert len(kernels) == (3 if name == "emit_parts" else 1)
+    for kernel in kernels:
+        assert list(complaints(module, kernel, packs=1, warps=32)) == []
+
+
 @pytest.mark.parametrize(("bucket_k", "most"), [(1, 3), (2, 6)])
 def test_first_stage_of_buckets(bucket_k, most):
     """Instructions an element of float32 rows, where columns are long and enough elements have no sign."""
