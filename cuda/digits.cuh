@@ -160,8 +160,9 @@ __global__ void __launch_bounds__(policy::kDigitBlock) emit_parts(DigitsTask<Bit
     const DigitState end = task.state_after(row, Task::kDigits.count() - 1).load(0);
     const Global<PartCounts> counts = task.counts_of(row);
     PartCounts before{0, 0};  // of the parts before
-    for (int i = team.rank(); i < int(part); i += Task::Team::kThreads) {
-      const PartCounts of_part = counts.load(i);
+    for (int first = 0; first < int(part); first += Task::Team::kThreads) {  // which all threads do alike
+      const int i = first + team.rank();
+      const PartCounts of_part = i < int(part) ? counts.load(i) : PartCounts{0, 0};
       before.above += of_part.above;
       before.equal += of_part.equal;
     }
