@@ -54,8 +54,9 @@ class Interpreter:
         x, bits = _rows(case, kind, rows)
         launch = launch_of(case.n, case.k, case.item_bytes, is_sorted=case.is_sorted)
         room = np.int32(staged_room(case.n, case.k, case.item_bytes, is_sorted=case.is_sorted))
+        ranks = case.k * (case.k - 1) // 2
         values, indices = np.zeros((rows, case.k), bits.dtype), np.zeros((rows, case.k), np.int32)
-        sink = self._ptxrun.Struct(values, indices, np.int32(case.k), room, np.bool_(case.is_sorted))
+        sink = self._ptxrun.Struct(values, indices, np.int32(case.k), room, np.bool_(case.is_sorted), np.uint32(ranks))
         arguments = [self._task(case, bits, launch), sink]
         if case.k > 1:
             arguments.append(np.int32(launch.team_bytes))
@@ -87,11 +88,13 @@ class Interpreter:
         # Of floats, the largest first.
         sign = bits.dtype.type(1 << (8 * case.item_bytes - 1))
         key_map = self._ptxrun.Struct(~sign, sign, bits.dtype.type(0))
-        swift = np.bool_(case.n == launch.lanes * launch.packs * 16 // case.item_bytes)
+        usual = np.bool_(
+            case.n == launch.lanes * launch.packs * 16 // case.item_bytes and quick.spare > 0 and plan.sampled >= plan.n
+        )
         packed = np.bool_(case.n * case.item_bytes % 16 == 0)
         passes = np.int32(case.max_iter or 2**31 - 1)
         return self._ptxrun.Struct(
-            bits, np.int64(len(bits)), on_host, quickly, passes, packed, np.bool_(True), swift, key_map
+            bits, np.int64(len(bits)), on_host, quickly, passes, packed, np.bool_(True), usual, key_map
         )
 
     def _kernel(self, launch: Launch, item_bytes: int):

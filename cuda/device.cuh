@@ -119,6 +119,10 @@ class Global : GlobalWatch<T> {
 
   RTOPK_DEVICE T* address() const { return data_; }
 
+  // The same `count` elements, of whose address the compiler does not know what it is made of: so the addresses of
+  // these are additions to it, and not worked out anew from that.
+  RTOPK_DEVICE Global hidden(int64_t count) const { return Global(unforeseen(data_), count); }
+
   // The `count` elements from `first` on.
   RTOPK_DEVICE Global part(int64_t first, int64_t count) const {
     this->contains(data_ + first, size_t(count) * sizeof(T));

@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(policy::kDigitBlock) emit_parts(DigitsTask<Bit
   task.each_part([&](int64_t row, int64_t part) {
     const DigitState end = task.state_after(row, Task::kDigits.count() - 1).load(0);
     const Global<PartCounts> counts = task.counts_of(row);
-    PartCounts before{0, 0};  // of the parts before
+    PartCounts before{0, 0};                                                 // of the parts before
     for (int first = 0; first < int(part); first += Task::Team::kThreads) {  // which all threads do alike
       const int i = first + team.rank();
       const PartCounts of_part = i < int(part) ? counts.load(i) : PartCounts{0, 0};

@@ -277,6 +277,16 @@ RTOPK_DEVICE uint32_t largest_of_warp(uint32_t word) {
 #endif
 }
 
+RTOPK_DEVICE unsigned sum_of_warp(unsigned word) {
+#if defined(RTOPK_CUDA_EMULATOR)
+  return __reduce_add_sync(kFullMask, word);
+#else
+  unsigned sum;
+  asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(sum) : "r"(word));
+  return sum;
+#endif
+}
+
 // Stores values[i] and indices[i] where word >= least: without a branch.
 template <class Bits>
 RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Global<Bits>& values, uint32_t value,
@@ -288,15 +298,17 @@ RTOPK_DEVICE void store_if_at_least(int32_t word, int32_t least, const Global<Bi
 #else
   if constexpr (sizeof(Bits) == 4) {
     asm volatile(
-        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %0, %1;\n\t@chosen st.global.u32 [%2], %3;\n\t"
-        "@chosen st.global.u32 [%4], %5;\n\t}" ::"r"(word),
-        "r"(least), "l"(values.address() + i), "r"(value), "l"(indices.address() + i), "r"(index)
+        "{\n\t.reg .pred chosen;\n\t.reg .u64 place;\n\tsetp.ge.s32 chosen, %0, %1;\n\t"
+        "mad.wide.u32 place, %6, 4, %2;\n\t@chosen st.global.u32 [place], %3;\n\t"
+        "mad.wide.u32 place, %6, 4, %4;\n\t@chosen st.global.u32 [place], %5;\n\t}" ::"r"(word),
+        "r"(least), "l"(values.address()), "r"(value), "l"(indices.address()), "r"(index), "r"(i)
         : "memory");
   } else {
     asm volatile(
-        "{\n\t.reg .pred chosen;\n\tsetp.ge.s32 chosen, %0, %1;\n\t@chosen st.global.u16 [%2], %3;\n\t"
-        "@chosen st.global.u32 [%4], %5;\n\t}" ::"r"(word),
-        "r"(least), "l"(values.address() + i), "r"(uint32_t(value)), "l"(indices.address() + i), "r"(index)
+        "{\n\t.reg .pred chosen;\n\t.reg .u64 place;\n\tsetp.ge.s32 chosen, %0, %1;\n\t"
+        "mad.wide.u32 place, %6, 2, %2;\n\t@chosen st.global.u16 [place], %3;\n\t"
+        "mad.wide.u32 place, %6, 4, %4;\n\t@chosen st.global.u32 [place], %5;\n\t}" ::"r"(word),
+        "r"(least), "l"(values.address()), "r"(uint32_t(value)), "l"(indices.address()), "r"(index), "r"(i)
         : "memory");
   }
 #endif

@@ -41,13 +41,6 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
     if constexpr (kSlots > 0) {
       using Row = QuickRow<Bits, Team, kPacks, kChunks>;
       Row held(rank);
-      if (likely(task.swift)) {
-        held.template load_swiftly<true>(view);
-      } else if (task.plain && task.packed) {
-        held.template load_swiftly<false>(view);
-      } else {
-        held.load(task.view(unforeseen(row)), team);
-      }
       const auto found = [&](const Survivors<kSlots, Row>& survivors) {
         const auto results_of = [&](int64_t row) {
           return typename Sink::template OfRow<Team>(sink, row, task.view(row), scratch + kScratchBytes, true);
@@ -58,7 +51,20 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
           results_of(unforeseen(row)).take_survivors(team, held, survivors);
         }
       };
-      if (task.quick.spare > 0 && select_quickly<kSlots>(held, team, task.plan, task.quick, scratch, found)) continue;
+      const bool quickly = likely(task.usual) || task.quick.spare > 0;
+      int32_t maximum = 0;
+      if (likely(task.usual)) {
+        held.template load_swiftly<true>(view);
+        maximum = thread_maximum<true>(held, team, task.plan);
+      } else if (quickly) {
+        if (task.plain && task.packed) {
+          held.template load_swiftly<false>(view);
+        } else {
+          held.load(task.view(unforeseen(row)), team);
+        }
+        maximum = thread_maximum(held, team, task.plan);
+      }
+      if (quickly && select_quickly<kSlots>(held, team, task.plan, task.quick, maximum, scratch, found)) continue;
       team.sync();  // with those who still load survivors
       row = unforeseen(row);
       view = task.view(row);
@@ -143,7 +149,8 @@ class Launcher {
     const int team_bytes = larger(kSlots * kWarp * int(sizeof(WordItem)), search_bytes);
     Task<Bits> task = task_;
     task.quick = QuickPlan::make(task.plan, task.max_iter != INT_MAX, kSlots * kWarp);
-    task.swift = task.plain && task.packed && task.plan.n == kPacks * kPack * kLanes;
+    task.usual = task.plain && task.packed && task.plan.n == kPacks * kPack * kLanes && task.quick.spare > 0 &&
+                 task.plan.sampled >= task.plan.n;
     return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, kPack / kChunk, Sink>, blocks, kThreads,
                   size_t(kTeams) * team_bytes, stream_, task, sink_, team_bytes);
   }
@@ -182,7 +189,11 @@ std::string topk_as(const Request& request, const void* operand, void* values, i
   const bool by_rank = request.sorted && PairSink<Bits>::can_rank(request.n, request.k);
   const int room = by_rank ? PairSink<Bits>::room_to_rank(int(request.k)) : (staged ? int(request.k) : 0);
   const PairSink<Bits> sink{Global<Bits>(static_cast<Bits*>(values), request.rows * request.k),
-                            Global<int32_t>(indices, request.rows * request.k), int(request.k), room, request.sorted};
+                            Global<int32_t>(indices, request.rows * request.k),
+                            int(request.k),
+                            room,
+                            request.sorted,
+                            by_rank ? unsigned(request.k * (request.k - 1) / 2) : 0};
   return Launcher<Bits, PairSink<Bits>>(task, sink, room * int(item), stream).run();
 }
 

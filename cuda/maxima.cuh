@@ -19,7 +19,9 @@ RTOPK_DEVICE void meet_in_groups(Word (&sampled)[kSets][kPack], Word (&maxima)[k
       const int lane = this_lane() + kWarp - kShift * half;  // a shuffle takes it modulo 32
 #pragma unroll
       for (int place = 0; place < half; ++place)
-        sampled[0][place] = larger(sampled[0][place], from_lane<kLanes>(sampled[0][place + half], lane));
+        sampled[0][place] = larger(sampled[0][place], kShift * half == kWarp / 2
+                                                          ? from_partner<kLanes, kWarp / 2>(sampled[0][place + half])
+                                                          : from_lane<kLanes>(sampled[0][place + half], lane));
     }
     maxima[0] = sampled[0][0];
   } else {
@@ -54,7 +56,8 @@ RTOPK_DEVICE void meet_in_groups(Word (&sampled)[kSets][kPack], Word (&maxima)[k
 // The chunks of a row belong to the groups in turn. So a team's packs of one round hold a set of groups, of which each
 // lane has kChunks; after kSets rounds it is the first set's turn again. But that is the group of a chunk's place 0:
 // place p counts for the group that is kShift * p lanes further, into the next set where the lanes end.
-template <int kEach, class Row, class Team>
+// `kWhole`: of all of each group, whatever the plan says.
+template <bool kWhole = false, int kEach, class Row, class Team>
 RTOPK_DEVICE void thread_maxima(const Row& row, const Team& team, const SearchPlan& plan,
                                 typename Row::Word (&maxima)[kEach]) {
   using Word = typename Row::Word;
@@ -78,11 +81,19 @@ RTOPK_DEVICE void thread_maxima(const Row& row, const Team& team, const SearchPl
     });
     meet_in_groups<Row::kChunks, Team::kLanes>(sampled, maxima);
   };
-  if (likely(plan.sampled >= plan.n)) {
+  if (kWhole || likely(plan.sampled >= plan.n)) {
     meet([](int) { return true; });
   } else {
     meet([&](int position) { return plan.samples(position); });
   }
+}
+
+// That of a lane which answers for one group.
+template <bool kWhole = false, class Row, class Team>
+RTOPK_DEVICE typename Row::Word thread_maximum(const Row& row, const Team& team, const SearchPlan& plan) {
+  typename Row::Word maximum[1];
+  thread_maxima<kWhole>(row, team, plan, maximum);
+  return maximum[0];
 }
 
 // The maxima in order. `scratch` is the offset of shared memory of the team's.

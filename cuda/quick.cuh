@@ -203,13 +203,13 @@ class Places {
 
 // Tries to find the k largest; if it does, calls found(survivors), the k of them being selected, and returns true.
 // `stage`: shared memory for kSlots * 32 items.
+// `maximum`: this lane's of the group maxima.
 template <int kSlots, class Row, class Team, class Found>
-RTOPK_DEVICE bool select_quickly(Row& row, Team& team, const SearchPlan& plan, const QuickPlan& quick, int stage,
-                                 Found&& found) {
-  int32_t maximum, threshold;
+RTOPK_DEVICE bool select_quickly(Row& row, Team& team, const SearchPlan& plan, const QuickPlan& quick, int32_t maximum,
+                                 int stage, Found&& found) {
+  int32_t threshold;
   Descent<1> descent;
   const auto find_threshold = [&] {
-    thread_maxima(row, team, plan, reinterpret_cast<int32_t (&)[1]>(maximum));
     descent = Descent<1>({maximum ^ quick.turn}, 0);
     go_on(descent, quick.place);
     threshold = descent.met() ^ quick.turn;
@@ -217,6 +217,7 @@ RTOPK_DEVICE bool select_quickly(Row& row, Team& team, const SearchPlan& plan, c
   find_threshold();
   if (unlikely(!row.trusts(threshold))) {
     row.order_signs();
+    maximum = thread_maximum(row, team, plan);
     find_threshold();
   }
   if (unlikely(quick.early)) {

@@ -25,6 +25,8 @@ struct GlobalStore {
   Global<int32_t> indices;
   KeyMap<Bits> map;
 
+  RTOPK_DEVICE GlobalStore hidden(int64_t count) const { return {values.hidden(count), indices.hidden(count), map}; }
+
   RTOPK_DEVICE Selected<WordOf<Bits>> load(unsigned i) const { return {map(values.load(i)), indices.load(i)}; }
   RTOPK_DEVICE void save(unsigned i, const Selected<WordOf<Bits>>& item) const {
     values.store(i, map.bits(Bits(item.key)));
@@ -43,6 +45,7 @@ struct PairSink {
   int k;
   int room;  // of the stage: places in shared memory where a row's results meet, to be sorted, and stored coalesced
   bool sorted;
+  unsigned ranks = 0;  // the sum of 0 .. k - 1, where results are ranked
 
   // Is it enough to take bits where there are some?
   RTOPK_DEVICE bool takes_bits() const { return !sorted; }
@@ -103,8 +106,9 @@ struct PairSink {
     // The selected survivors of a row (quick.cuh) whose words are their bits, in order of index.
     template <class Row, class Survivors>
     RTOPK_DEVICE void take_bits(const Row&, const Survivors& survivors) {
+      const auto results = results_.hidden(sink_.k);
       survivors.each([&](unsigned i, int32_t word, int32_t index) {
-        store_if_at_least(word, survivors.last(), results_.values, Row::bits_of(word), results_.indices, index, i);
+        store_if_at_least(word, survivors.last(), results.values, Row::bits_of(word), results.indices, index, i);
       });
     }
 
@@ -121,30 +125,14 @@ struct PairSink {
       survivors.each([&](unsigned i, int32_t word, int32_t index) {
         store_if_at_least(word, survivors.last(), stage_.items, i, {Row::key_of(word), index});
       });
-      finish(team);
+      finish_sorted(team);
     }
 
     RTOPK_DEVICE void finish(Team& team) {
-      const auto k = unsigned(sink_.k);
-      if (kIsRanked && sink_.sorted) fill_stage(team, k);
+      if (sink_.sorted) return finish_sorted(team);
       team.sync();
-      if (!staged()) {
-        if (sink_.sorted) sort_selected(team, results_, k);
-        return;
-      }
-      if (sink_.sorted && kIsRanked && k <= Team::kThreads) {
-        save_by_rank(team, k);
-      } else if (sink_.sorted && kInRegisters && k <= Team::kThreads) {
-        sort_in_registers<1>(team, k);
-      } else if (sink_.sorted && kInRegisters && k <= 2 * Team::kThreads) {
-        sort_in_registers<2>(team, k);
-      } else if (sink_.sorted && kInRegisters && k <= 4 * Team::kThreads) {
-        sort_in_registers<4>(team, k);
-      } else {
-        if (sink_.sorted) sort_selected(team, stage_, k);
-        if (active_)
-          for (unsigned i = unsigned(team.rank()); i < k; i += Team::kThreads) results_.save(i, stage_.load(i));
-      }
+      if (!staged()) return;
+      save_stage(team);
       team.sync();  // before the next row is staged
     }
 
@@ -155,6 +143,32 @@ struct PairSink {
     static constexpr bool kIsRanked = Team::kThreads == kWarp && sizeof(Bits) == 4;
 
     RTOPK_DEVICE bool staged() const { return kInWarp || sink_.room > 0; }
+
+    RTOPK_DEVICE void finish_sorted(Team& team) {
+      const auto k = unsigned(sink_.k);
+      if (kIsRanked) fill_stage(team, k);
+      team.sync();
+      if (!staged()) return sort_selected(team, results_, k);
+      if (kIsRanked && k <= Team::kThreads) {
+        save_by_rank(team, k);
+      } else if (kInRegisters && k <= Team::kThreads) {
+        sort_in_registers<1>(team, k);
+      } else if (kInRegisters && k <= 2 * Team::kThreads) {
+        sort_in_registers<2>(team, k);
+      } else if (kInRegisters && k <= 4 * Team::kThreads) {
+        sort_in_registers<4>(team, k);
+      } else {
+        sort_selected(team, stage_, k);
+        save_stage(team);
+      }
+      team.sync();  // before the next row is staged
+    }
+
+    RTOPK_DEVICE void save_stage(Team& team) {
+      if (!active_) return;
+      for (unsigned i = unsigned(team.rank()); i < unsigned(sink_.k); i += Team::kThreads)
+        results_.save(i, stage_.load(i));
+    }
 
     // Elements that no other comes after, behind the k that are staged in order of index.
     RTOPK_DEVICE void fill_stage(Team& team, unsigned k) {
@@ -170,7 +184,7 @@ struct PairSink {
         static_assert(2 * kRankStep == kWarp);
         unsigned rank = add_those_above<0, kRankStep>(0, stage_.items, own.key);
         if (k > kRankStep) rank = add_those_above<kRankStep, kRankStep>(rank, stage_.items, own.key);
-        if (unlikely(team.sum(rank) != k * (k - 1) / 2)) {  // some are equal: the earlier index first
+        if (unlikely(sum_of_warp(rank) != sink_.ranks)) {  // some are equal: the earlier index first
           unsigned i = 0;
 #pragma unroll 1
           do rank += i < lane && stage_.load(i).key == own.key;

@@ -17,7 +17,7 @@ struct Task {
   int max_iter;
   bool packed;  // all rows start on sixteen bytes and end on a pack
   bool plain;   // floats, the largest first
-  bool swift;   // and packed, and rows fill their lanes
+  bool usual;   // and packed, rows fill their lanes and go the quick way, by the maxima of whole groups
   KeyMap<Bits> map;
 
   // Asks for a row that will be wanted, a line of the L2 cache a thread: all of it, but of rows that are streamed.
@@ -45,10 +45,9 @@ class NextRow {
     ahead_ = unforeseen(stride * task.plan.n + task.line(rank));
   }
 
-  // For the teams of a warp whose first row is `row`. Hides the address in `view`, from which that of the next row is
-  // an addition away; else it would be worked out from the row's number.
+  // For the teams of a warp whose first row is `row`; hides the address in `view`, to which it is an addition.
   RTOPK_DEVICE void prefetch_after(RowView<Bits>& view, int64_t row) const {
-    view.data = Global<const Bits>(unforeseen(view.data.address()), view.n);
+    view.data = view.data.hidden(view.n);
     prefetch_if_less(row, last_, view.data, ahead_);
   }
 
