@@ -4,8 +4,9 @@
     python tests/hostile.py --calls 10000 --backend emulated       # CUDA's, on the emulator
     python tests/hostile.py --seed 0 --only 812                    # one call again
 
-Buffers end at a page that nobody may touch, and begin behind bytes that must not change. Results are poisoned before,
-so that each byte of them is known to be written. Nothing of JAX runs: what a sanitizer finds is ours.
+Buffers end at a page that nobody may touch, and begin behind bytes that must not change; nor may operands, nor any
+result of a call that is refused. Results are poisoned before, so that each byte of them is known to be written. Nothing
+of JAX runs: what a sanitizer finds is ours.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import jax
 import numpy as np
 import oracle
 from ffi_host import Buffer, GuardedMemory, Host, build, handlers
-from hostile_calls import CustomCall, Operand
+from hostile_calls import GROUPED, CustomCall, Operand
 from kernel_ways import ways
 
 POISON = 0xA5
@@ -50,16 +51,22 @@ class Hostile:
         operands = call.args + call.rets
         if not _exists(operands) or (right and not _fits(operands)):
             return call, "not made"
+        for memory in self._memory:
+            memory.place(0, POISON)  # of what is not placed here this time only the canary is left
         memories = iter(self._memory)
         args = [self._place(rng, arg, next(memories), is_result=False) for arg in call.args]
         rets = [self._place(rng, ret, next(memories), is_result=True) for ret in call.rets]
+        # For a result in the place of these two CUDA's scatter_add does not look.
+        places = [arg.address for operand, arg in zip(call.args, args, strict=True) if operand.name not in GROUPED]
         rets = [
-            Buffer(ret.dtype, ret.shape, args[0].address) if ret.alias and args else buffer
+            Buffer(ret.dtype, ret.shape, places[rng.integers(len(places))]) if ret.alias and places else buffer
             for ret, buffer in zip(call.rets, rets, strict=True)
         ]
         threads = int(rng.choice([1, 3]))
         error = self._host.call(self._handlers[operation], args, rets, call.attributes, threads=threads)
         assert (error is None) == right, f"{call}: {error or 'answered'}"
+        for memory in self._memory[: len(args) if right else None]:
+            memory.check_untouched()
         if right:
             self._check(call)
         return call, error
@@ -74,9 +81,11 @@ class Hostile:
         return Buffer(operand.dtype, operand.shape, address if operand.nbytes or rng.integers(2) else None)
 
     def _check(self, call: CustomCall) -> None:
+        memories = self._memory[len(call.args) :]
+        for memory in memories:
+            memory.check_canary()
         if not any(ret.nbytes for ret in call.rets):
             return
-        memories = self._memory[len(call.args) :]
         with np.errstate(all="ignore"):
             wanted = hostile_calls.answer(call)
         for ret, want, memory in zip(call.rets, wanted, memories, strict=False):

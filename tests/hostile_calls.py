@@ -54,7 +54,7 @@ class Operand:
     dtype: np.dtype
     shape: tuple[int, ...]
     data: np.ndarray | None = None  # that an operand holds, unless it was made another shape or dtype since
-    alias: bool = False  # a result in the place of the first operand
+    alias: bool = False  # a result in the place of one of the operands
 
     @property
     def nbytes(self) -> int:
@@ -260,7 +260,7 @@ def _any(rng: np.random.Generator, call: CustomCall) -> Operand | None:
 
 
 def _resize(rng: np.random.Generator, call: CustomCall) -> None:
-    """One dimension of one operand, or of all that have it."""
+    """One dimension of one operand, or all that are as long, or by one longer or shorter, as pointers are."""
     operand = _any(rng, call)
     if operand is None or not operand.shape:
         return
@@ -268,10 +268,11 @@ def _resize(rng: np.random.Generator, call: CustomCall) -> None:
     old = operand.shape[axis]
     sizes = [number for number in NUMBERS if number >= 0] + [old + 1, max(old - 1, 0), 2 * old]
     new = sizes[rng.integers(len(sizes))]
-    everywhere = rng.random() < 0.3
+    everywhere = rng.random() < 0.5
     for other in call.args + call.rets if everywhere else [operand]:
         other.shape = tuple(
-            new if size == old and (everywhere or i == axis) else size for i, size in enumerate(other.shape)
+            max(size - old + new, 0) if (abs(size - old) <= 1 if everywhere else i == axis) else size
+            for i, size in enumerate(other.shape)
         )
 
 
