@@ -20,16 +20,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import hostile_calls
 import jax
 import numpy as np
 import oracle
 from ffi_host import Buffer, GuardedMemory, Host, build, handlers
-from hostile_calls import GROUPED, CustomCall, Operand
+from hostile_answers import answer
+from hostile_calls import mutate, right_call
+from hostile_rules import GROUPED, OPERATIONS, SELECTIONS, CustomCall, Operand, is_right
 from kernel_ways import ways
 
 POISON = 0xA5
-MOST_OPERANDS = 12
+MOST_OPERANDS = 12  # with results: nine of sums over neighbors, and three that mutations add
 
 
 class Hostile:
@@ -42,12 +43,12 @@ class Hostile:
     def call(self, seed: int, number: int) -> tuple[CustomCall, str | None]:
         """Makes the call of that number, and says whether it was answered (None) or with what error."""
         rng = np.random.default_rng([seed, number])
-        operations = [operation for operation in hostile_calls.OPERATIONS if operation in self._handlers]
+        operations = [operation for operation in OPERATIONS if operation in self._handlers]
         operation = operations[rng.integers(len(operations))]
-        call = hostile_calls.right_call(rng, operation, self._module)
+        call = right_call(rng, operation, self._module)
         for _ in range(rng.choice([0, 1, 2, 3], p=[0.3, 0.4, 0.2, 0.1])):
-            hostile_calls.mutate(rng, call)
-        right = hostile_calls.is_right(call, self._module)
+            mutate(rng, call)
+        right = is_right(call, self._module)
         operands = call.args + call.rets
         if not _exists(operands) or (right and not _fits(operands)):
             return call, "not made"
@@ -87,11 +88,11 @@ class Hostile:
         if not any(ret.nbytes for ret in call.rets):
             return
         with np.errstate(all="ignore"):
-            wanted = hostile_calls.answer(call)
+            wanted = answer(call)
         for ret, want, memory in zip(call.rets, wanted, memories, strict=False):
             if ret.nbytes and ret.name != "workspace":
                 got = memory.read(ret.dtype, ret.shape)
-                if want is not None and call.operation in hostile_calls.SELECTIONS:
+                if want is not None and call.operation in SELECTIONS:
                     oracle.assert_same(got, want)
                 elif want is not None:
                     oracle.assert_same(_with_one_nan(got), _with_one_nan(want))
@@ -118,7 +119,7 @@ def check_ways_at_once(host: Host, module: Any, *, callers: int = 4) -> None:
 def _exists(operands: list[Operand]) -> bool:
     """Whether there could be such arrays: XLA, and numpy, must be able to tell how many bytes each has."""
     sizes = [operand.dtype.itemsize * math.prod(max(size, 1) for size in operand.shape) for operand in operands]
-    return max(sizes, default=0) < 2**63 and len(operands) <= MOST_OPERANDS
+    return max(sizes, default=0) < 2**63
 
 
 def _fits(operands: list[Operand]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from ffi_host import Buffer, Host
-from hostile_calls import GRAPH
+from hostile_rules import GRAPH
 
 SELECT = {"k": 40, "largest": True, "sorted": True, "max_iter": 0}
 BUCKETED = {"k": 40, "num_buckets": 128, "bucket_k": 2, "largest": True, "sorted": True}
