@@ -34,22 +34,16 @@ def _selected(call: CustomCall, operand: np.ndarray) -> list[np.ndarray | None]:
         results = oracle.bucketed(
             x, k, a["num_buckets"], a["bucket_k"], largest=order["largest"], sorted=bool(a["sorted"])
         )
-        return [*(result.reshape(*operand.shape[:-1], k) for result in results), *[None] * (len(call.rets) - 2)]
-    if a.get("max_iter"):
-        mask = search_spec.select(oracle.keys(x, **order), k, a["max_iter"], x.dtype.itemsize)
     else:
-        mask = oracle.mask(x, k, **order)
-    nothing = [None] * sum(ret.name == "workspace" for ret in call.rets)
-    if call.operation.startswith("mask"):
-        return [mask.reshape(operand.shape), *nothing]
-    if call.operation.startswith("sparsify"):
-        return [np.where(mask.reshape(operand.shape), operand, np.zeros((), x.dtype)), *nothing]
-    indices = np.nonzero(mask)[1].reshape(len(x), k)
-    if a["sorted"]:
-        keys = np.take_along_axis(oracle.keys(x, **order), indices, 1)
-        indices = np.take_along_axis(indices, np.argsort(~keys, axis=1, kind="stable"), 1)
-    results = np.take_along_axis(x, indices, 1), indices.astype(INT32)
-    return [*(result.reshape(*operand.shape[:-1], k) for result in results), *[None] * (len(call.rets) - 2)]
+        mask = search_spec.mask(x, k, a.get("max_iter"), **order)
+        if call.operation.startswith("mask"):
+            results = [mask]
+        elif call.operation.startswith("sparsify"):
+            results = [np.where(mask, x, np.zeros((), x.dtype))]
+        else:
+            results = oracle.listed(x, mask, sorted=bool(a["sorted"]), **order)
+    made = [result.reshape(ret.shape) for result, ret in zip(results, call.rets, strict=False)]
+    return made + [None] * (len(call.rets) - len(made))  # of a workspace
 
 
 def _summed(call: CustomCall, arrays: list[np.ndarray]) -> list[np.ndarray | None]:
@@ -60,10 +54,8 @@ def _summed(call: CustomCall, arrays: list[np.ndarray]) -> list[np.ndarray | Non
         return [sparse_oracle.sampled_dot(first, indices, second)]
     n = call.rets[0].shape[0]
     if groups:  # which are right only as long as what they were made of is
-        keys = np.where(sparse_oracle.inside(indices.ravel(), n), indices.ravel(), n)
-        order, starts = groups
-        right = np.argsort(keys, kind="stable"), np.searchsorted(np.sort(keys), np.arange(n + 1))
-        if not all(np.array_equal(got, want) for got, want in zip((order, starts), right, strict=True)):
+        right = sparse_oracle.in_order(indices, n)
+        if not all(np.array_equal(got, want) for got, want in zip(groups, right, strict=True)):
             return [None]
     return [sparse_oracle.scatter_add(first, indices, second, n)]
 

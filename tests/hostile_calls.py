@@ -12,6 +12,7 @@ import numpy as np
 import oracle
 import sparse_oracle
 from hostile_rules import (
+    GROUPED,
     INT32,
     NEIGHBORS,
     PRODUCTS,
@@ -76,15 +77,8 @@ def _floats(rng: np.random.Generator, name: str, dtype: np.dtype, *shape: int) -
 
 
 def _integers(rng: np.random.Generator, name: str, n: int, *shape: int) -> Operand:
-    """Indices into n, a few of which are not, if any: some of the numbers that are next to it, or far off."""
-    far = np.array([-(2**31), -1, n, n + 1, 2**31 - 1], np.int64)
-    inside = rng.integers(0, max(n, 1), shape)
-    return Operand(
-        name,
-        INT32,
-        shape,
-        np.where(rng.random(shape) < rng.choice([0, 0.3]), rng.choice(far, shape), inside).astype(INT32),
-    )
+    """Indices into n, a few of which are not, if any."""
+    return Operand(name, INT32, shape, sparse_oracle.some_indices(rng, shape, n, rng.choice([0, 0.3])))
 
 
 def _split(operation: str, operands: dict[str, Operand], names: tuple[str, ...]) -> CustomCall:
@@ -105,11 +99,8 @@ def _product(rng: np.random.Generator, operation: str, module: Any) -> CustomCal
     }
     call = _split(operation, operands, PRODUCTS[operation])
     if is_grouped(operation, module):
-        keys = operands["indices"].data.ravel()
-        clipped = np.where(sparse_oracle.inside(keys, n), keys, n)
-        order = np.argsort(clipped, kind="stable").astype(INT32)
-        starts = np.searchsorted(clipped[order], np.arange(n + 1)).astype(INT32)
-        call.args += [Operand("order", INT32, order.shape, order), Operand("starts", INT32, starts.shape, starts)]
+        groups = sparse_oracle.in_order(operands["indices"].data, n)
+        call.args += [Operand(name, INT32, data.shape, data) for name, data in zip(GROUPED, groups, strict=True)]
     return call
 
 
