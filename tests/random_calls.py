@@ -57,7 +57,7 @@ class Limits:
 
 
 def _filled(rng: np.random.Generator, dtype: np.dtype, n: int) -> np.ndarray:
-    """All of one value, -inf among those, but for a few."""
+    """All of one special value, as -inf, but for a few."""
     row = np.full(n, rng.choice(oracle.special_values(dtype)), dtype)
     few = rng.integers(0, n, rng.integers(0, 4))
     row[few] = oracle.operand(rng, dtype, few.shape, "special")

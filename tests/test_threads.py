@@ -27,8 +27,9 @@ def test_many_threads_call_at_once():
     start, results = threading.Barrier(THREADS), [None] * THREADS
 
     def call(thread):
+        i = thread % len(shapes)
         start.wait()
-        results[thread] = [programs[thread % len(shapes)](rows[thread % len(shapes)]) for _ in range(3)]
+        results[thread] = [programs[i](rows[i]) for _ in range(3)]
 
     threads = [threading.Thread(target=call, args=(thread,)) for thread in range(THREADS)]
     for thread in threads:
@@ -38,9 +39,9 @@ def test_many_threads_call_at_once():
     wanted = [oracle.topk(x, min(5 + i, x.shape[1])) for i, x in enumerate(rows)]
     for thread, calls in enumerate(results):
         assert calls is not None, f"thread {thread} came to no end"
-        for values, indices in calls:
-            oracle.assert_same(values, wanted[thread % len(shapes)][0])
-            oracle.assert_same(indices, wanted[thread % len(shapes)][1])
+        for got in calls:
+            for leaf, want in zip(got, wanted[thread % len(shapes)], strict=True):
+                oracle.assert_same(leaf, want)
 
 
 SELECT = """
