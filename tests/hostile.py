@@ -27,7 +27,7 @@ from cuda_emulator import build as emulator
 from ffi_host import Buffer, GuardedMemory, Host, build, handlers
 from hostile_answers import answer
 from hostile_calls import mutate, right_call
-from hostile_rules import GROUPED, OPERATIONS, SELECTIONS, CustomCall, Operand, is_right
+from hostile_rules import OPERATIONS, SELECTIONS, CustomCall, Operand, is_right
 from kernel_ways import check_ways_at_once
 
 POISON = 0xA5
@@ -66,10 +66,8 @@ class Hostile:
         memories = iter(self._memory)
         args = [self._place(rng, arg, next(memories), is_result=False) for arg in call.args]
         rets = [self._place(rng, ret, next(memories), is_result=True) for ret in call.rets]
-        # For a result in the place of these two CUDA's scatter_add does not look.
-        places = [arg.address for operand, arg in zip(call.args, args, strict=True) if operand.name not in GROUPED]
         rets = [
-            Buffer(ret.dtype, ret.shape, places[rng.integers(len(places))]) if ret.alias and places else buffer
+            Buffer(ret.dtype, ret.shape, args[rng.integers(len(args))].address) if ret.alias and args else buffer
             for ret, buffer in zip(call.rets, rets, strict=True)
         ]
         threads = int(rng.choice([1, 3]))
