@@ -37,7 +37,7 @@ ffi::Error run_scatter_add(Stream stream, ffi::AnyBuffer values, ffi::AnyBuffer 
                            ffi::AnyBuffer order, ffi::AnyBuffer starts, AnyResult weight) {
   const DecodedAs<Product> decoded = decode_product(values, rows, *weight, indices, *weight);
   if (decoded.error.failure()) return decoded.error;
-  const ffi::Error error = check_groups(decoded.request, order, starts);
+  const ffi::Error error = check_groups(decoded.request, order, starts, *weight);
   if (error.failure()) return error;
   return Cuda::run(decoded, stream, *weight, [&](const Product& product, void* result, Stream stream) {
     return cuda::scatter_add(product, static_cast<const int32_t*>(order.untyped_data()),

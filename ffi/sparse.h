@@ -188,8 +188,9 @@ inline DecodedAs<Product> decode_product(const ffi::AnyBuffer& values, const ffi
           ffi::Error::Success()};
 }
 
-// An error if these are not int32[entries] and int32[n + 1], or success.
-inline ffi::Error check_groups(const Product& product, const ffi::AnyBuffer& order, const ffi::AnyBuffer& starts) {
+// An error if these are not int32[entries] and int32[n + 1], or are the result, or success.
+inline ffi::Error check_groups(const Product& product, const ffi::AnyBuffer& order, const ffi::AnyBuffer& starts,
+                               const ffi::AnyBuffer& result) {
   internal::SparseChecks checks;
   checks.int32("order", order);
   checks.int32("starts", starts);
@@ -199,6 +200,7 @@ inline ffi::Error check_groups(const Product& product, const ffi::AnyBuffer& ord
   checks.addressable("the number of entries", product.count * product.k);
   checks.length("order", order.dimensions()[0], product.count * product.k);
   checks.length("starts", starts.dimensions()[0], product.n + 1);
+  checks.not_in_place(result, {&order, &starts});
   return checks.error();
 }
 

@@ -61,7 +61,6 @@ def accelerate() -> Iterator[None]:
 
 
 _thread = threading.local()
-_installing = threading.Lock()
 
 
 def _depth() -> int:
@@ -70,12 +69,12 @@ def _depth() -> int:
 
 
 def _install() -> None:
-    with _installing:
-        for name, ours in _OURS.items():
-            original = getattr(lax, name)
-            if original is not _INSTALLED.get(name):
-                _INSTALLED[name] = _choosing(name, original, ours)
-                setattr(lax, name, _INSTALLED[name])
+    for name, ours in _OURS.items():
+        found = getattr(lax, name)
+        if found not in _INSTALLED:
+            either = _choosing(name, found, ours)
+            _INSTALLED.add(either)
+            setattr(lax, name, either)
 
 
 def _choosing(name: str, original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,14 +95,9 @@ def _choosing(name: str, original: Callable[..., Any], ours: Callable[..., Any])
     return either
 
 
-def _leave_if(to_jax: bool) -> None:
-    if to_jax:
-        raise NotImplementedError
-
-
 def _top_k(operand: ArrayLike, k: int, *, axis: int = -1, is_stable: bool = True) -> Any:
-    # No result of this package is weakly typed, and JAX's is where the operand is.
-    _leave_if(jax.typeof(operand).weak_type or not isinstance(is_stable, bool))
+    if jax.typeof(operand).weak_type:  # as JAX's result then is, and none of this package
+        raise NotImplementedError
     return topk(operand, k, axis=axis)
 
 
@@ -117,9 +111,11 @@ def _approximate(
     *,
     largest: bool,
 ) -> Any:
-    _leave_if(reduction_input_size_override != -1 or not aggregate_to_topk or jax.default_backend() == "tpu")
+    if reduction_input_size_override != -1 or not aggregate_to_topk or jax.default_backend() == "tpu":
+        raise NotImplementedError
     aval: Any = jax.typeof(operand)
-    _leave_if(aval.weak_type or not jnp.issubdtype(aval.dtype, jnp.floating) or k < 1)
+    if aval.weak_type or not jnp.issubdtype(aval.dtype, jnp.floating) or k < 1:  # the latter two JAX refuses
+        raise NotImplementedError
     return approx_topk(operand, k, axis=reduction_dimension, recall_target=recall_target, largest=largest)
 
 
@@ -128,4 +124,4 @@ _OURS: dict[str, Callable[..., Any]] = {
     "approx_max_k": partial(_approximate, largest=True),
     "approx_min_k": partial(_approximate, largest=False),
 }
-_INSTALLED: dict[str, Callable[..., Any]] = {}
+_INSTALLED: set[Callable[..., Any]] = set()

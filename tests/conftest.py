@@ -5,17 +5,15 @@ import os
 # Before JAX starts: 8 devices, so that sharded programs are tested on any machine.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
 
-import importlib.util
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from cuda_emulator import build as emulator
 
 from jax_rtopk import _native
-
-EMULATOR = Path(__file__).parent / "cuda_emulator"
 
 
 @dataclass(frozen=True)
@@ -47,10 +45,7 @@ def _has_gpu():
 
 def _emulated():
     """The CUDA kernels, run on the CPU by the emulator, in the place of the CPU's."""
-    spec = importlib.util.spec_from_file_location("cuda_emulator_build", EMULATOR / "build.py")
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
-    return _native.register(build.load(), "cpu", prefix="jax_rtopk_emulated_")
+    return _native.register(emulator.load(), "cpu", prefix="jax_rtopk_emulated_")
 
 
 INSTALLED = _native.BACKENDS
@@ -120,18 +115,25 @@ def installed_back_ends(request, monkeypatch):
     jax.clear_caches()
 
 
-@pytest.fixture(scope="session")
-def backend(request):
-    table = BACKENDS[request.param]()
-    platform = "cuda" if request.param == "gpu" else "cpu"
-    assert request.param == "xla" or platform in table, f"jax_rtopk was built without native code for {platform}"
+@contextmanager
+def on(name):
+    """Puts the back end of that name in place, and gives its devices."""
+    table = BACKENDS[name]()
+    platform = "cuda" if name == "gpu" else "cpu"
+    assert name == "xla" or platform in table, f"jax_rtopk was built without native code for {platform}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_native, "BACKENDS", table)
         jax.clear_caches()  # of programs that were lowered for another back end
         devices = jax.devices(platform)
         with jax.default_device(devices[0]):
-            yield BackendUnderTest(request.param, devices)
+            yield devices
     jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def backend(request):
+    with on(request.param) as devices:
+        yield BackendUnderTest(request.param, devices)
 
 
 @pytest.fixture

@@ -167,24 +167,31 @@ class GuardedMemory:
         self.end = begin + self.BYTES
         assert libc.mprotect(self.end, page, 0) == 0
         self._bytes = np.ctypeslib.as_array((ctypes.c_uint8 * self.BYTES).from_address(begin))
-        self._placed = 0
 
     def place(self, nbytes: int, filling: int) -> int:
         """The address of so many bytes, and a canary before them, all of that value."""
-        self._placed = nbytes + self.CANARY
-        self._bytes[-self._placed :] = filling
-        self._filling = filling
+        self._hold(np.full(self.CANARY + nbytes, filling, np.uint8))
         return self.end - nbytes
 
     def write(self, data: np.ndarray) -> int:
-        address = self.place(data.nbytes, 0x5A)
-        if data.nbytes:
-            self._bytes[-data.nbytes :] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        return address
+        """The address of a copy of it, behind a canary."""
+        canary = np.full(self.CANARY, 0x5A, np.uint8)
+        self._hold(np.concatenate([canary, np.ascontiguousarray(data).reshape(-1).view(np.uint8)]))
+        return self.end - data.nbytes
+
+    def _hold(self, data: np.ndarray) -> None:
+        self._before = data
+        self._now = self._bytes[-len(data) :]
+        self._now[:] = data
+
+    def check_canary(self) -> None:
+        same = self._now[: self.CANARY] == self._before[: self.CANARY]
+        assert same.all(), "written before its begin"
+
+    def check_untouched(self) -> None:
+        self.check_canary()
+        assert (self._now == self._before).all(), "written to, though it is no result"
 
     def read(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-        """What is there now, once it is known that the canary is alive."""
-        nbytes = self._placed - self.CANARY
-        first = self._bytes[-self._placed :][: self.CANARY]
-        assert (first == self._filling).all(), "written before its begin"
-        return self._bytes[self.BYTES - nbytes :].copy().view(dtype).reshape(shape)
+        """What is there now."""
+        return self._now[self.CANARY :].copy().view(dtype).reshape(shape)

@@ -4,31 +4,42 @@
     python tests/hostile.py --calls 10000 --backend emulated       # CUDA's, on the emulator
     python tests/hostile.py --seed 0 --only 812                    # one call again
 
-Buffers end at a page that nobody may touch, and begin behind bytes that must not change. Results are poisoned before,
-so that each byte of them is known to be written. Nothing of JAX runs: what a sanitizer finds is ours.
+Buffers end at a page that nobody may touch, and begin behind bytes that must not change; nor may operands, nor any
+result of a call that is refused. Results are poisoned before, so that each byte of them is known to be written. Nothing
+of JAX runs: what a sanitizer finds is ours.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import math
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import hostile_calls
 import jax
 import numpy as np
 import oracle
+import sparse_oracle
+from cuda_emulator import build as emulator
 from ffi_host import Buffer, GuardedMemory, Host, build, handlers
-from hostile_calls import CustomCall, Operand
-from kernel_ways import ways
+from hostile_answers import answer
+from hostile_calls import mutate, right_call
+from hostile_rules import OPERATIONS, SELECTIONS, CustomCall, Operand, is_right
+from kernel_ways import check_ways_at_once
 
 POISON = 0xA5
-MOST_OPERANDS = 12
+MOST_OPERANDS = 12  # with results: nine of sums over neighbors, and three that mutations add
+
+
+class Outcome(NamedTuple):
+    """What came of a call."""
+
+    call: CustomCall
+    name: str  # "answered", "refused" or "not made"
+    error: str | None = None
 
 
 class Hostile:
@@ -38,34 +49,38 @@ class Hostile:
         self._host, self._module, self._handlers = host, module, handlers(module)
         self._memory = [GuardedMemory() for _ in range(MOST_OPERANDS)]
 
-    def call(self, seed: int, number: int) -> tuple[CustomCall, str | None]:
-        """Makes the call of that number, and says whether it was answered (None) or with what error."""
+    def call(self, seed: int, number: int) -> Outcome:
+        """Makes the call of that number, and checks what comes of it."""
         rng = np.random.default_rng([seed, number])
-        operations = [operation for operation in hostile_calls.OPERATIONS if operation in self._handlers]
+        operations = [operation for operation in OPERATIONS if operation in self._handlers]
         operation = operations[rng.integers(len(operations))]
-        call = hostile_calls.right_call(rng, operation, self._module)
+        call = right_call(rng, operation, self._module)
         for _ in range(rng.choice([0, 1, 2, 3], p=[0.3, 0.4, 0.2, 0.1])):
-            hostile_calls.mutate(rng, call)
-        right = hostile_calls.is_right(call, self._module)
+            mutate(rng, call)
+        right = is_right(call, self._module)
         operands = call.args + call.rets
         if not _exists(operands) or (right and not _fits(operands)):
-            return call, "not made"
+            return Outcome(call, "not made")
+        for memory in self._memory:
+            memory.place(0, POISON)  # of what is not placed here this time only the canary is left
         memories = iter(self._memory)
         args = [self._place(rng, arg, next(memories), is_result=False) for arg in call.args]
         rets = [self._place(rng, ret, next(memories), is_result=True) for ret in call.rets]
         rets = [
-            Buffer(ret.dtype, ret.shape, args[0].address) if ret.alias and args else buffer
+            Buffer(ret.dtype, ret.shape, args[rng.integers(len(args))].address) if ret.alias and args else buffer
             for ret, buffer in zip(call.rets, rets, strict=True)
         ]
         threads = int(rng.choice([1, 3]))
         error = self._host.call(self._handlers[operation], args, rets, call.attributes, threads=threads)
         assert (error is None) == right, f"{call}: {error or 'answered'}"
+        for memory in self._memory[: len(args) if right else None]:
+            memory.check_untouched()
         if right:
             self._check(call)
-        return call, error
+        return Outcome(call, "answered" if right else "refused", error)
 
     def _place(self, rng: np.random.Generator, operand: Operand, memory: GuardedMemory, *, is_result: bool) -> Buffer:
-        """Nothing is nowhere, or so is its address; what is too large to be had is where nobody may touch it."""
+        """Its buffer: in that memory or, if too large, behind it, where nobody may touch it; perhaps null, if empty."""
         if not _fits([operand]):
             return Buffer(operand.dtype, operand.shape, memory.end)
         # A workspace is not of one dtype, and needs the alignment of XLA's buffers, which others can do without.
@@ -74,51 +89,30 @@ class Hostile:
         return Buffer(operand.dtype, operand.shape, address if operand.nbytes or rng.integers(2) else None)
 
     def _check(self, call: CustomCall) -> None:
+        memories = self._memory[len(call.args) :]
+        for memory in memories:
+            memory.check_canary()
         if not any(ret.nbytes for ret in call.rets):
             return
-        memories = self._memory[len(call.args) :]
         with np.errstate(all="ignore"):
-            wanted = hostile_calls.answer(call)
+            wanted = answer(call)
         for ret, want, memory in zip(call.rets, wanted, memories, strict=False):
             if ret.nbytes and ret.name != "workspace":
                 got = memory.read(ret.dtype, ret.shape)
-                if want is not None and call.operation in hostile_calls.SELECTIONS:
+                if want is not None and call.operation in SELECTIONS:
                     oracle.assert_same(got, want)
                 elif want is not None:
-                    oracle.assert_same(_with_one_nan(got), _with_one_nan(want))
-
-
-def check_ways_at_once(host: Host, module: Any, *, callers: int = 4) -> None:
-    """Every way of the CPU's kernels, in several calls at once that share a pool: as one thread does it.
-
-    What the results held before makes no difference, so every byte of them is written.
-    """
-    addresses = handlers(module)
-    for way in ways():
-        error, want = way.run(host, addresses, 1, filling=0)
-        assert error is None, error
-        with ThreadPoolExecutor(callers) as threads:
-            at_once = [threads.submit(way.run, host, addresses, 3, filling=1) for _ in range(2 * callers)]
-        for call in at_once:
-            error, results = call.result()
-            assert error is None, error
-            for got, expected in zip(results, want, strict=True):
-                oracle.assert_same(got, expected)
+                    oracle.assert_same(sparse_oracle.with_one_nan(got), sparse_oracle.with_one_nan(want))
 
 
 def _exists(operands: list[Operand]) -> bool:
     """Whether there could be such arrays: XLA, and numpy, must be able to tell how many bytes each has."""
     sizes = [operand.dtype.itemsize * math.prod(max(size, 1) for size in operand.shape) for operand in operands]
-    return max(sizes, default=0) < 2**63 and len(operands) <= MOST_OPERANDS
+    return max(sizes, default=0) < 2**63
 
 
 def _fits(operands: list[Operand]) -> bool:
     return all(operand.nbytes <= GuardedMemory.BYTES - GuardedMemory.CANARY for operand in operands)
-
-
-def _with_one_nan(x: np.ndarray) -> np.ndarray:
-    """Which NaN a sum is depends on the order of a processor's operands."""
-    return np.where(np.isnan(x), x.dtype.type(np.nan), x)
 
 
 def load(backend: str) -> Any:
@@ -127,10 +121,6 @@ def load(backend: str) -> Any:
         from jax_rtopk import _cpu
 
         return _cpu
-    path = Path(__file__).parent / "cuda_emulator/build.py"
-    spec = importlib.util.spec_from_file_location("cuda_emulator_build", path)
-    emulator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(emulator)
     return emulator.load()
 
 
@@ -139,27 +129,28 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", choices=("native", "emulated"), default="native")
-    parser.add_argument("--sanitize", action="append", default=[], help="what the module is built with, as thread")
+    parser.add_argument("--sanitize", help="what the module is built with, as thread")
     parser.add_argument("--only", type=int, help="make the call of this number alone")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        library = build(Path(folder), jax.ffi.include_dir(), *(f"-fsanitize={name}" for name in options.sanitize))
+        flags = [f"-fsanitize={options.sanitize}"] if options.sanitize else []
+        library = build(Path(folder), jax.ffi.include_dir(), *flags)
         host, module = Host(library), load(options.backend)
     hostile = Hostile(host, module)
     if options.backend == "native":
         check_ways_at_once(host, module)
-    counts = {"answered": 0, "refused": 0, "not made": 0}
+    counts = Counter(answered=0, refused=0)
     for number in range(options.calls) if options.only is None else [options.only]:
         if sys.stderr.isatty():
             print(f"\rcall {number}", end=" ", file=sys.stderr, flush=True)  # the last one, if it ends the process
         try:
-            call, error = hostile.call(options.seed, number)
+            outcome = hostile.call(options.seed, number)
         except Exception:
             print(f"python tests/hostile.py --backend {options.backend} --seed {options.seed} --only {number}")
             raise
         if options.only is not None:
-            print(call, error, sep="\n")
-        counts["answered" if error is None else "not made" if error == "not made" else "refused"] += 1
+            print(*outcome, sep="\n")
+        counts[outcome.name] += 1
     print(f"{options.backend}, seed {options.seed}:", ", ".join(f"{count:,} {name}" for name, count in counts.items()))
 
 

@@ -1,14 +1,23 @@
-"""Calls of the CPU's handlers, one for each way that the kernels go; most have several tasks for threads to share."""
+"""Calls of the CPU's handlers, one for each way that the kernels go; most have several tasks for threads to share.
+
+    python kernel_ways.py <tests/ffi_host.cc, compiled>
+
+makes each several times at once, in a process that tests/test_hostile.py can end if they wait for one another.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ffi_host import Buffer, Host
-from hostile_calls import GRAPH
+import oracle
+from ffi_host import Buffer, Host, handlers
+from hostile_rules import GRAPH
 
 SELECT = {"k": 40, "largest": True, "sorted": True, "max_iter": 0}
 BUCKETED = {"k": 40, "num_buckets": 128, "bucket_k": 2, "largest": True, "sorted": True}
@@ -41,12 +50,12 @@ class Way:
     attributes: dict[str, Any]
 
     def run(
-        self, host: Host, handlers: dict[str, int], threads: int, *, filling: int
+        self, host: Host, addresses: dict[str, int], threads: int, *, filling: int
     ) -> tuple[str | None, list[np.ndarray]]:
         """The error, if any, and the results, which were full of that number before."""
         results = [np.full_like(result, filling) for result in self.results]
         buffers = [[Buffer(x.dtype, x.shape, x.ctypes.data) for x in arrays] for arrays in (self.args, results)]
-        return host.call(handlers[self.operation], *buffers, self.attributes, threads=threads), results
+        return host.call(addresses[self.operation], *buffers, self.attributes, threads=threads), results
 
 
 def ways() -> Iterator[Way]:
@@ -72,3 +81,27 @@ def ways() -> Iterator[Way]:
     yield Way("neighbor_sum", [weights, values, indices, *arrays], [dense], {})
     yield Way("neighbor_dot", [weights, dense, indices, *arrays], [values], {})
     yield Way("edge_dot", [values, dense, indices, *arrays], [weights], {})
+
+
+def check_ways_at_once(host: Host, module: Any, *, callers: int = 4) -> None:
+    """Every way in several calls at once that share a pool: as one thread does it.
+
+    What the results held before makes no difference, so every byte of them is written.
+    """
+    addresses = handlers(module)
+    for way in ways():
+        error, want = way.run(host, addresses, 1, filling=0)
+        assert error is None, error
+        with ThreadPoolExecutor(callers) as threads:
+            at_once = [threads.submit(way.run, host, addresses, 3, filling=1) for _ in range(2 * callers)]
+        for call in at_once:
+            error, results = call.result()
+            assert error is None, error
+            for got, expected in zip(results, want, strict=True):
+                oracle.assert_same(got, expected)
+
+
+if __name__ == "__main__":
+    from jax_rtopk import _cpu
+
+    check_ways_at_once(Host(Path(sys.argv[1])), _cpu)

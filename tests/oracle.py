@@ -69,6 +69,15 @@ def mask(x, k, *, axis=-1, **order):
     return selected
 
 
+def listed(x, mask, *, sorted=True, **order):
+    """Values and indices of what a mask selects of rows, the same number of each."""
+    indices = np.nonzero(mask)[1].reshape(len(x), -1)
+    if sorted:
+        selected = np.take_along_axis(keys(x, **order), indices, 1)
+        indices = np.take_along_axis(indices, np.argsort(~selected, axis=1, kind="stable"), 1)
+    return np.take_along_axis(x, indices, 1), indices.astype(np.int32)
+
+
 def bucketed(x, k, b, j=1, *, axis=-1, largest=True, sorted=True):
     """What bucketed top-k must give with `b` buckets that keep `j` each, straight from its definition."""
     rows = np.moveaxis(x, axis, -1)

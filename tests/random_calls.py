@@ -39,7 +39,8 @@ class Call:
     dtype: np.dtype
     function: Callable[..., Any]  # of the operands, to be compiled
     operands: tuple[np.ndarray, ...]
-    want: Callable[[], Any]  # what the function must return, bit for bit but for which NaN a sum is
+    want: Callable[[], Any]  # what the function must return, bit for bit
+    sums: bool = False  # but for which NaN it is
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,9 @@ class Limits:
 # ---- rows ----------------------------------------------------------------------------------------------------------
 
 
-def _lowest(dtype: np.dtype) -> Any:
-    return -np.inf if dtype.kind not in "iub" and dtype.name != "float8_e4m3fn" else oracle.special_values(dtype)[1]
-
-
 def _filled(rng: np.random.Generator, dtype: np.dtype, n: int) -> np.ndarray:
-    """All -inf, or the like, but for a few."""
-    row = np.full(n, _lowest(dtype)).astype(dtype)
+    """All of one special value, as -inf, but for a few."""
+    row = np.full(n, rng.choice(oracle.special_values(dtype)), dtype)
     few = rng.integers(0, n, rng.integers(0, 4))
     row[few] = oracle.operand(rng, dtype, few.shape, "special")
     return row
@@ -180,19 +177,12 @@ def _selected(function: Callable[..., Any], x: np.ndarray, k: int, native: bool,
         if b is not None:
             j = buckets.bucket_k if buckets else options.get("bucket_k", 1)
             return oracle.bucketed(x, k, b, j, sorted=options["sorted"], **order)
-    if max_iter and native and k > 0:
-        mask = search_spec.select(oracle.keys(x, **order), k, max_iter, x.dtype.itemsize)
-    else:
-        mask = oracle.mask(x, k, **order)
+    mask = search_spec.mask(x, k, max_iter if native else 0, **order)
     if function is topk_mask:
         return (mask,)
     if function is topk_sparsify:
         return (np.where(mask, x, np.zeros((), x.dtype)),)
-    indices = np.nonzero(mask)[1].reshape(len(x), k)
-    if options["sorted"]:
-        keys = np.take_along_axis(oracle.keys(x, **order), indices, 1)
-        indices = np.take_along_axis(indices, np.argsort(~keys, axis=1, kind="stable"), 1)
-    return np.take_along_axis(x, indices, 1), indices.astype(np.int32)
+    return oracle.listed(x, mask, sorted=options["sorted"], **order)
 
 
 def _in_place(results: tuple[np.ndarray, ...], shape: tuple[int, ...], axis: int) -> list[np.ndarray]:
@@ -208,9 +198,7 @@ def _floats(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, l
 
 
 def _indices(rng: np.random.Generator, shape: tuple[int, ...], n: int) -> np.ndarray:
-    if rng.random() < 0.5:
-        return sparse_oracle.some_indices(rng, shape, n)
-    return rng.integers(0, n, shape).astype(np.int32)
+    return sparse_oracle.some_indices(rng, shape, n, rng.choice([0, 0.2]))
 
 
 def _size(rng: np.random.Generator, most: int) -> int:
@@ -243,7 +231,7 @@ def products(rng: np.random.Generator, limits: Limits, implementation: str | Non
         return [sparse_oracle.gather_sum(values, indices, weight), sampled, scattered, sampled]
 
     description = f"sparse products of {dtype}: {rows=}, {k=}, {n=}, {d=}, implementation={implementation}"
-    return Call(description, rows, dtype, function, (values, indices, weight, cotangent), want)
+    return Call(description, rows, dtype, function, (values, indices, weight, cotangent), want, sums=True)
 
 
 def neighbors(rng: np.random.Generator, limits: Limits, implementation: str | None) -> Call:
@@ -277,14 +265,15 @@ def neighbors(rng: np.random.Generator, limits: Limits, implementation: str | No
         function,
         (values, weights, froms, tos, indices, cotangent),
         want,
+        sums=True,
     )
 
 
-def draw(seed: int, number: int, limits: Limits, implementations: tuple[str | None, ...]) -> Call:
+def draw(seed: int, number: int, limits: Limits) -> Call:
     """The call of that number in the campaign of that seed."""
     rng = np.random.default_rng([seed, number])
     make = (products, neighbors)[rng.integers(2)] if rng.random() < 0.15 else selection
-    return make(rng, limits, implementations[rng.integers(len(implementations))])
+    return make(rng, limits, (None, "native" if limits.native else "xla")[rng.integers(2)])
 
 
 def run(call: Call) -> list[np.ndarray]:

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import oracle
 
 GROUPS = 32
 RESOLVED = 64  # a bracket of at most so many elements is put in order without another pass over the row
@@ -212,10 +213,10 @@ class Search:
         return certain | (maybe & (np.cumsum(maybe, axis=1) <= room))
 
 
-def select(keys: np.ndarray, k: int, max_iter: int, item_bytes: int) -> np.ndarray:
-    """Boolean mask [rows, n] of the k > 0 elements selected in each row of `keys` after at most `max_iter` passes."""
-    if k == keys.shape[1]:
-        return np.ones(keys.shape, bool)
-    search = Search(keys, k, item_bytes)
+def mask(x: np.ndarray, k: int, max_iter: int | None, **order: bool) -> np.ndarray:
+    """What is selected in each row of `x` after at most `max_iter` passes (None or 0: exactly), as `oracle.mask`."""
+    if not max_iter or k in (0, x.shape[1]):
+        return oracle.mask(x, k, **order)
+    search = Search(oracle.keys(x, **order), k, x.dtype.itemsize)
     search.run(max_iter)
     return search.selected()

@@ -13,13 +13,18 @@ def wide(x):
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
+def with_one_nan(x):
+    """Which NaN a sum is depends on the order of a processor's operands."""
+    return np.where(np.isnan(x), x.dtype.type(np.nan), x)
+
+
 _INT32 = np.iinfo(np.int32)
 
 
-def some_indices(rng, shape, n):
-    """Most of them inside, some far outside, some twice in a row."""
-    outside = rng.choice(np.array([-1, -n, n, n + 1, _INT32.min, _INT32.max], np.int32), shape)
-    return np.where(rng.random(shape) < 0.2, outside, rng.integers(0, max(n, 1), shape)).astype(np.int32)
+def some_indices(rng, shape, n, outside=0.2):
+    """Some twice in a row; about that share of them outside, next to the others or far off."""
+    others = rng.choice(np.array([-1, -n, n, n + 1, _INT32.min, _INT32.max], np.int32), shape)
+    return np.where(rng.random(shape) < outside, others, rng.integers(0, max(n, 1), shape)).astype(np.int32)
 
 
 def inside(indices, n):
@@ -98,6 +103,12 @@ class Edges:
         at = indices[self.sources]
         used = inside(at, dense.shape[1])
         return np.where(used, wide(dense)[self.targets[:, None], np.where(used, at, 0)], 0)
+
+
+def in_order(indices, n):
+    """The entries in the order of their indices, those outside last, and where those of each index begin."""
+    flat = indices.ravel()
+    return _grouped(np.where(inside(flat, n), flat, n), n)
 
 
 def graph_arrays(sources, targets, num_targets, num_sources):

@@ -73,7 +73,7 @@ def test_nesting_and_errors(backend, top_k):
             assert calls(top_k, x) == ours
         with pytest.raises(ZeroDivisionError), accelerate():
             raise ZeroDivisionError
-        assert calls(top_k, x) == ours
+        assert calls(jax.jit(lambda x: lax.top_k(x, 5)), x) == ours
     assert calls(top_k, x) == []
 
 
@@ -134,6 +134,26 @@ def test_recall_is_kept(backend):
     assert np.all(np.asarray(least)[0] == x.min(-1))
 
 
+@pytest.mark.parametrize(
+    ("name", "axis"),
+    [("top_k", "axis"), ("approx_max_k", "reduction_dimension"), ("approx_min_k", "reduction_dimension")],
+)
+def test_other_axes(backend, name, axis):
+    x = normal(50, 4)
+    function = jax.jit(lambda x: getattr(lax, name)(x, 2, **{axis: 0}))
+    with accelerate():
+        assert calls(function, x) == ["topk"] * backend.native
+        for got, want in zip(function(x), oracle.topk(x, 2, axis=0, largest=name != "approx_min_k"), strict=True):
+            oracle.assert_same(got, want)
+
+
+@pytest.mark.parametrize("name", ["approx_max_k", "approx_min_k"])
+def test_tpus_have_their_own(monkeypatch, name):
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    with accelerate():
+        assert calls(jax.jit(lambda x: getattr(lax, name)(x, 4)), normal(2, 64)) == []
+
+
 @pytest.mark.parametrize("arguments", [{"aggregate_to_topk": False}, {"reduction_input_size_override": 128}])
 def test_what_is_left_to_jax(arguments):
     x = normal(2, 64)
@@ -170,13 +190,16 @@ def test_what_jax_refuses_of_approximate_ones(name, operand, k):
         getattr(lax, name)(operand, k)
 
 
-def test_names_that_were_others_for_a_while(backend, monkeypatch, top_k):
-    with monkeypatch.context() as patch:
-        patch.setattr(lax, "top_k", lambda x, k: "another")
-        with accelerate():
-            pass
+def test_names_that_are_others_for_a_while(backend, monkeypatch, top_k):
     with accelerate():
-        assert calls(top_k, normal(4, 100)) == ["topk"] * backend.native
+        installed = lax.top_k
+    with monkeypatch.context() as patch:
+        patch.setattr(lax, "top_k", lambda x, k: (x, k))
+        with accelerate():
+            assert calls(top_k, normal(4, 100)) == ["topk"] * backend.native
+            assert lax.top_k(2, 3) == (2, 3)
+    with accelerate():
+        assert lax.top_k is installed
 
 
 @pytest.mark.parametrize(("operand", "k"), [(np.zeros((2, 3), np.float32), 4), (np.zeros(3, np.complex64), 1)])

@@ -1,17 +1,11 @@
 """The emulator finds the mistakes that it is there to find."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
-
-_spec = importlib.util.spec_from_file_location("cuda_emulator_build", Path(__file__).parent / "cuda_emulator/build.py")
-build = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(build)
+from cuda_emulator import build as emulator
 
 
 def run_fault(name):
-    return build.load_faults().jax_rtopk_run_fault(name.encode()).decode()
+    return emulator.load_faults().jax_rtopk_run_fault(name.encode()).decode()
 
 
 def test_correct_kernels_pass():

@@ -106,11 +106,8 @@ def test_refused_without_the_disabled_checks():
 
 
 def test_names_of_the_disabled_checks():
-    selections = ("topk", "topk_in_parts", "topk_by_digits", "mask", "mask_by_digits")
-    selections += ("sparsify", "sparsify_by_digits", "bucketed")
-    sparse = ("gather_sum", "sampled_dot", "scatter_add", "neighbor_sum", "neighbor_dot", "edge_dot")
-    checks = {jax.export.DisabledSafetyCheck.custom_call(f"jax_rtopk_{name}") for name in selections + sparse}
-    assert set(export_disabled_checks()) == checks
+    checks = map(jax.export.DisabledSafetyCheck.custom_call, SIGNATURES.keys() | LONG_SIGNATURES.keys())
+    assert set(export_disabled_checks()) == set(checks)
 
 
 @pytest.mark.parametrize("implementation", [None, "xla"])
@@ -188,6 +185,30 @@ CUDA_SIGNATURES = SIGNATURES | {
     "jax_rtopk_scatter_add": ([], ["5x3xf32", "5x2xf32", "5x3xi32", "15xi32", "9xi32"], ["8x2xf32"]),
 }
 
+# And what they have besides for long rows.
+LONG_SIGNATURES = {
+    "jax_rtopk_topk_in_parts": (
+        ["k = 3 : i64", "largest = true", "parts = 2 : i64", "sorted = false"],
+        ["5x100xf32"],
+        ["5x3xf32", "5x3xi32", "5x96xui8"],
+    ),
+    "jax_rtopk_topk_by_digits": (
+        ["k = 3 : i64", "largest = true", "sorted = true"],
+        ["5x200xf32"],
+        ["5x3xf32", "5x3xi32", "5x128xui8"],
+    ),
+    "jax_rtopk_mask_by_digits": (
+        ["by_magnitude = false", "k = 3 : i64", "largest = true"],
+        ["5x200xf32"],
+        ["5x200xi1", "5x128xui8"],
+    ),
+    "jax_rtopk_sparsify_by_digits": (
+        ["by_magnitude = false", "k = 3 : i64"],
+        ["5x200xf32"],
+        ["5x200xf32", "5x128xui8"],
+    ),
+}
+
 
 def every_operation(x, values, indices, weight, graph):
     """All custom calls, those that are derivatives only among them."""
@@ -231,32 +252,11 @@ def test_custom_calls_are_stable(platform, signatures):
 
 @pytest.mark.usefixtures("cuda")
 def test_custom_calls_of_long_rows_are_stable():
-    exported = export(lambda x: topk(x, 3, sorted=False), f32(5, 100), platforms=("cuda",))
-    assert custom_calls(exported.mlir_module()) == {
-        "jax_rtopk_topk_in_parts": (
-            ["k = 3 : i64", "largest = true", "parts = 2 : i64", "sorted = false"],
-            ["5x100xf32"],
-            ["5x3xf32", "5x3xi32", "5x96xui8"],
-        )
-    }
-    exported = export(lambda x: (topk(x, 3), topk_mask(x, 3), topk_sparsify(x, 3)), f32(5, 200), platforms=("cuda",))
-    assert custom_calls(exported.mlir_module()) == {
-        "jax_rtopk_topk_by_digits": (
-            ["k = 3 : i64", "largest = true", "sorted = true"],
-            ["5x200xf32"],
-            ["5x3xf32", "5x3xi32", "5x128xui8"],
-        ),
-        "jax_rtopk_mask_by_digits": (
-            ["by_magnitude = false", "k = 3 : i64", "largest = true"],
-            ["5x200xf32"],
-            ["5x200xi1", "5x128xui8"],
-        ),
-        "jax_rtopk_sparsify_by_digits": (
-            ["by_magnitude = false", "k = 3 : i64"],
-            ["5x200xf32"],
-            ["5x200xf32", "5x128xui8"],
-        ),
-    }
+    def selections(long, longer):
+        return topk(long, 3, sorted=False), topk(longer, 3), topk_mask(longer, 3), topk_sparsify(longer, 3)
+
+    exported = export(selections, f32(5, 100), f32(5, 200), platforms=("cuda",))
+    assert custom_calls(exported.mlir_module()) == LONG_SIGNATURES
 
 
 @pytest.mark.parametrize(

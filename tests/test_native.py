@@ -1,16 +1,14 @@
 """Which implementation runs, and what the package does where native modules are missing or broken."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
+from child import run_python
 
 import jax_rtopk
 from jax_rtopk import _compat, _native, topk, topk_mask, topk_sparsify
@@ -44,13 +42,10 @@ def test_native_that_is_not_there(function, monkeypatch):
     assert jax.tree.leaves(function(x, 0, implementation="native"))  # an empty selection needs no native code
 
 
-def run_python(code, path):
-    """Runs a program with a package folder of its own, and without what this suite has set."""
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    environment |= {"PYTHONPATH": os.pathsep.join([str(path), *sys.path]), "JAX_PLATFORMS": "cpu"}
-    # -S: or an editable install's import hook would put the source folder before `path`.
-    command = [sys.executable, "-P", "-S", "-W", "error", "-c", code]
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+def run_with(folder, code):
+    """Runs a program with the package in this folder."""
+    # -S: or an editable install's import hook would put the source folder first.
+    return run_python("-S", "-W", "error", "-c", code, folders=[folder])
 
 
 @pytest.fixture
@@ -69,28 +64,26 @@ import jax_rtopk, jax_rtopk._native, jax.numpy as jnp
 assert jax_rtopk._native.BACKENDS == {}, jax_rtopk._native.BACKENDS
 print(jax_rtopk.topk(jnp.array([1.0, 3.0, 2.0]), 2).indices.tolist())
 """
-    done = run_python(code, pure_python)
+    done = run_with(pure_python, code)
     assert (done.stdout, done.returncode) == ("[1, 2]\n", 0), done.stderr
 
 
 def test_the_source_folder_is_told_from_an_installed_package(pure_python):
     (pure_python / "pyproject.toml").touch()
-    done = run_python("from jax_rtopk import __main__; __main__.main()", pure_python)
+    done = run_with(pure_python, "from jax_rtopk import __main__; __main__.main()")
     assert f"this is the source folder {pure_python / 'jax_rtopk'}, not the installed package" in done.stdout
 
 
 def test_broken_native_module_is_reported(pure_python):
     (pure_python / "jax_rtopk" / "_cpu.py").write_text("import no_such_library")
-    done = run_python("import jax_rtopk", pure_python)
+    done = run_with(pure_python, "import jax_rtopk")
     assert done.returncode == 1
     assert "No module named 'no_such_library'" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["AVX2", "sse"])
 def test_an_instruction_set_that_there_is_not_is_refused(name):
-    environment = os.environ | {"JAX_RTOPK_SIMD": name}
-    command = [sys.executable, "-P", "-c", "import jax_rtopk"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = run_python("-c", "import jax_rtopk", JAX_RTOPK_SIMD=name)
     assert done.returncode == 1
     assert "JAX_RTOPK_SIMD must name an instruction set of this architecture (" in done.stderr
     assert f'), got "{name}". Unset it' in done.stderr
@@ -103,7 +96,7 @@ import jax, jax_rtopk
 jax.config.update("jax_num_cpu_devices", 3)
 print(jax.device_count())
 """
-    done = run_python(code, Path(jax_rtopk.__file__).parents[1])
+    done = run_with(Path(jax_rtopk.__file__).parents[1], code)
     assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
     assert "custom call" not in done.stderr  # XLA complains of targets that are declared twice
 
@@ -125,7 +118,7 @@ jax.ffi.register_ffi_target = refuse
 )
 def test_another_jax_that_will_not_do(pure_python, version, breakage, error):
     (pure_python / "jax_rtopk" / "_cpu.py").write_text("def targets(): return {'jax_rtopk_topk': None}")
-    done = run_python(import_beside(version, breakage), pure_python)
+    done = run_with(pure_python, import_beside(version, breakage))
     assert done.returncode == 1
     supported = f"ImportError: jax_rtopk: this release supports jax 0.7.1 to {newest()}, got {version}, "
     assert supported in done.stderr
@@ -133,7 +126,7 @@ def test_another_jax_that_will_not_do(pure_python, version, breakage, error):
 
 
 def test_errors_beside_a_supported_jax_stay_as_they_are(pure_python):
-    done = run_python(import_beside(newest(), LACKS_A_NAME), pure_python)
+    done = run_with(pure_python, import_beside(newest(), LACKS_A_NAME))
     assert done.stderr.splitlines()[-1].startswith("AttributeError: ")
 
 

@@ -1,6 +1,5 @@
 """Several processes, one device each, on this machine: the same answers as of one, and an error where one dies."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import numpy as np
 import oracle
 import process_worker
 import pytest
+from child import environment
 
 from jax_rtopk import topk
 
@@ -22,13 +22,11 @@ def run_processes(number, folder, *options):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-P", process_worker.__file__, str(port), str(number)]
     started = [
         subprocess.Popen(
             [*command, str(i), str(folder), *options],
-            env=environment,
+            env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
