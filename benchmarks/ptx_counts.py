@@ -88,13 +88,12 @@ class Interpreter:
         # Of floats, the largest first.
         sign = bits.dtype.type(1 << (8 * case.item_bytes - 1))
         key_map = self._ptxrun.Struct(~sign, sign, bits.dtype.type(0))
-        usual = np.bool_(
-            case.n == launch.lanes * launch.packs * 16 // case.item_bytes and quick.spare > 0 and plan.sampled >= plan.n
-        )
+        swift = np.bool_(case.n == launch.lanes * launch.packs * 16 // case.item_bytes)
+        usual = np.bool_(swift and quick.spare > 0 and plan.sampled >= plan.n)
         packed = np.bool_(case.n * case.item_bytes % 16 == 0)
         passes = np.int32(case.max_iter or 2**31 - 1)
         return self._ptxrun.Struct(
-            bits, np.int64(len(bits)), on_host, quickly, passes, packed, np.bool_(True), usual, key_map
+            bits, np.int64(len(bits)), on_host, quickly, passes, packed, np.bool_(True), swift, usual, key_map
         )
 
     def _kernel(self, launch: Launch, item_bytes: int):

@@ -57,7 +57,9 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
         held.template load_swiftly<true>(view);
         maximum = thread_maximum<true>(held, team, task.plan);
       } else if (quickly) {
-        if (task.plain && task.packed) {
+        if (task.swift) {
+          held.template load_swiftly<true>(view);
+        } else if (task.plain && task.packed) {
           held.template load_swiftly<false>(view);
         } else {
           held.load(task.view(unforeseen(row)), team);
@@ -82,7 +84,7 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
 // Longer rows, by a block: Row keeps them in registers or leaves them in memory. The results are staged where the
 // maxima were.
 template <class Bits, int kThreads, class Row, class Sink>
-__global__ void __launch_bounds__(kThreads, 1) select_in_block(Task<Bits> task, Sink sink) {
+__global__ void __launch_bounds__(kThreads, policy::blocks_of(kThreads)) select_in_block(Task<Bits> task, Sink sink) {
   using Team = BlockTeam<kThreads>;
   Team team(0);
   const FirstPivots first_pivots(task.plan);
@@ -149,8 +151,8 @@ class Launcher {
     const int team_bytes = larger(kSlots * kWarp * int(sizeof(WordItem)), search_bytes);
     Task<Bits> task = task_;
     task.quick = QuickPlan::make(task.plan, task.max_iter != INT_MAX, kSlots * kWarp);
-    task.usual = task.plain && task.packed && task.plan.n == kPacks * kPack * kLanes && task.quick.spare > 0 &&
-                 task.plan.sampled >= task.plan.n;
+    task.swift = task.plain && task.packed && task.plan.n == kPacks * kPack * kLanes;
+    task.usual = task.swift && task.quick.spare > 0 && task.plan.sampled >= task.plan.n;
     return launch("select_in_warp", select_in_warp<Bits, kLanes, kPacks, kPack / kChunk, Sink>, blocks, kThreads,
                   size_t(kTeams) * team_bytes, stream_, task, sink_, team_bytes);
   }

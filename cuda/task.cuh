@@ -17,7 +17,8 @@ struct Task {
   int max_iter;
   bool packed;  // all rows start on sixteen bytes and end on a pack
   bool plain;   // floats, the largest first
-  bool usual;   // and packed, rows fill their lanes and go the quick way, by the maxima of whole groups
+  bool swift;   // and packed, and rows fill their lanes
+  bool usual;   // and they go the quick way, by the maxima of whole groups
   KeyMap<Bits> map;
 
   // Asks for a row that will be wanted, a line of the L2 cache a thread: all of it, but of rows that are streamed.
@@ -68,6 +69,7 @@ Task<Bits> task_of(const Request& request, const void* operand) {
           request.most_passes(),
           starts_on(data, 16) && request.n % RowView<Bits>::kPack == 0,
           request.kind == Kind::kFloat && request.largest && !request.by_magnitude,
+          false,
           false,
           KeyMap<Bits>::make(request.kind, !request.largest, request.by_magnitude)};
 }
