@@ -108,7 +108,7 @@ fi
 
 # --- compute-sanitizer: each of the kernels on a few rows
 
-by_length="1023-100 or 4096-1 or 16384-300 or 40000-100"
+by_length="256-1-float32 or 768-64 or 1023-100 or 4096-1 or 16384-300 or 40000-100"
 by_buckets="more_candidates or (every_length and (2-float32 or 16-float32))"
 by_many_blocks="across_parts or many_blocks"
 sanitized=(tests/test_{regimes,buckets,parts,digits}.py)

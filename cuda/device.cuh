@@ -38,6 +38,8 @@ RTOPK_DEVICE Number unforeseen(Number value) {
     asm volatile("" : "+f"(value));
   } else if constexpr (sizeof value == 8) {
     asm volatile("" : "+l"(value));
+    // Else the compiler would not know any more that it is one of global memory.
+    if constexpr (std::is_pointer_v<Number>) __builtin_assume(__isGlobal(value));
   } else {
     asm volatile("" : "+r"(value));
   }

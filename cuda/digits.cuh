@@ -19,8 +19,7 @@ struct DigitsTask {
   Global<const Bits> operand;
   int64_t rows, k;
   Parts parts;
-  bool packed;  // all rows start on sixteen bytes and end on a pack
-  bool plain;   // floats, the largest first
+  bool packed;  // all rows start on sixteen bytes
   KeyMap<Bits> map;
   Global<uint32_t> histograms;  // [rows, digits, bins]
   Global<DigitState> states;    // [rows, digits], after each
@@ -39,7 +38,8 @@ struct DigitsTask {
 
   RTOPK_DEVICE Row part(int64_t row, int64_t part, const Team& team) const {
     const auto end = unsigned(parts.begin(part + 1));
-    return Row({operand.part(row * parts.n, parts.n), end, packed, map, plain}, team, unsigned(parts.begin(part)));
+    return Row({operand.part(row * parts.n, parts.n), end, packed && end % Row::kPack == 0, map}, team,
+               unsigned(parts.begin(part)));
   }
 
   // Calls visit(row, part) for those that the block takes in turn.
@@ -91,15 +91,10 @@ RTOPK_DEVICE DigitState known_after(const DigitsTask<Bits>& task, typename Digit
   return state;
 }
 
-// How many elements the last pack of a part lacks: their keys are 0, and counted as if they were there.
-template <class Row>
-RTOPK_DEVICE unsigned missing_of_pack(const Row& part) {
-  return (Row::kPack - part.view().n % Row::kPack) % Row::kPack;
-}
-
 // Adds, to the histogram of each row, the next digit of those keys that begin with the digits known.
 template <class Bits>
-__global__ void __launch_bounds__(policy::kDigitBlock) count_digits(DigitsTask<Bits> task, int digit) {
+__global__ void __launch_bounds__(policy::kDigitBlock, policy::blocks_that_count(sizeof(Bits)))
+    count_digits(DigitsTask<Bits> task, int digit) {
   using Task = DigitsTask<Bits>;
   using Word = typename Task::Word;
   constexpr Digits kDigits = Task::kDigits;
@@ -121,15 +116,14 @@ __global__ void __launch_bounds__(policy::kDigitBlock) count_digits(DigitsTask<B
     team.sync();
     const Global<uint32_t> histogram = task.histogram(row, digit);
     for (int bin = team.rank(); bin < kDigits.bins(); bin += Task::Team::kThreads)
-      if (const uint32_t count = bins.load(bin) - (bin == 0 && known == 0 ? missing_of_pack(elements) : 0); count != 0)
-        histogram.add(bin, count);
-    team.sync();  // before the next part's are cleared
+      if (const uint32_t count = bins.load(bin); count != 0) histogram.add(bin, count);
   });
 }
 
 // How many keys of each part are above the k-th largest, and equal to it.
 template <class Bits>
-__global__ void __launch_bounds__(policy::kDigitBlock) count_in_parts(DigitsTask<Bits> task) {
+__global__ void __launch_bounds__(policy::kDigitBlock, policy::blocks_that_count(sizeof(Bits)))
+    count_in_parts(DigitsTask<Bits> task) {
   using Task = DigitsTask<Bits>;
   using Word = typename Task::Word;
   typename Task::Team team(0);
@@ -145,9 +139,8 @@ __global__ void __launch_bounds__(policy::kDigitBlock) count_in_parts(DigitsTask
         equal += keys[j] == key;
       }
     });
-    const PartCounts counts{team.sum(above), team.sum(equal) - (key == 0 ? missing_of_pack(elements) : 0)};
+    const PartCounts counts{team.sum(above), team.sum(equal)};
     if (team.rank() == 0) task.counts_of(row).store(part, counts);
-    team.sync();  // before the next digit is found
   });
 }
 
@@ -159,22 +152,18 @@ __global__ void __launch_bounds__(policy::kDigitBlock) emit_parts(DigitsTask<Bit
   task.each_part([&](int64_t row, int64_t part) {
     const DigitState end = task.state_after(row, Task::kDigits.count() - 1).load(0);
     const Global<PartCounts> counts = task.counts_of(row);
-    PartCounts before{0, 0};                                                 // of the parts before
-    for (int first = 0; first < int(part); first += Task::Team::kThreads) {  // which all threads do alike
-      const int i = first + team.rank();
-      const PartCounts of_part = i < int(part) ? counts.load(i) : PartCounts{0, 0};
-      before.above += of_part.above;
-      before.equal += of_part.equal;
-    }
+    static_assert(policy::kMostDigitParts <= Task::Team::kThreads);
+    PartCounts before{0, 0};  // of the parts before, by a thread each
+    if (team.rank() < int(part)) before = counts.load(team.rank());
     before = {team.sum(before.above), team.sum(before.equal)};
     const uint32_t taken = smaller(before.equal, end.left), equal = counts.load(part).equal;
     const uint32_t room = smaller(equal, end.left - taken);
     const auto elements = task.part(row, part, team);
     const auto key = Word(end.key);
-    const Sink of_row = sink.of(row, task.parts.n);
-    typename Sink::template OfRow<typename Task::Team> results(of_row, 0, elements.view(), 0, true);
-    emit_chosen(elements, team, Choice<Word>{key, key, room == equal, false, 0, int(room)}, int(before.above + taken),
-                results);
+    typename Sink::template OfRow<typename Task::Team> results(sink, row, elements.view(), 0, true);
+    const Choice<Word> choice{
+        .lo = key, .above = key, .all = room == equal, .single = false, .certain = 0, .room = int(room)};
+    emit_chosen(elements, team, choice, int(before.above + taken), results);
   });
 }
 
@@ -193,8 +182,7 @@ std::string select_by_digits(const Request& request, const void* operand, const 
       request.rows,
       request.k,
       Parts{request.n, parts, kPack},
-      starts_on(data, 16) && request.n % kPack == 0,
-      request.kind == Kind::kFloat && request.largest && !request.by_magnitude,
+      starts_on(data, 16) && (request.rows == 1 || request.n % kPack == 0),
       KeyMap<Bits>::make(request.kind, !request.largest, request.by_magnitude),
       Global<uint32_t>(reinterpret_cast<uint32_t*>(base), request.rows * kDigits.count() * kDigits.bins()),
       Global<DigitState>(reinterpret_cast<DigitState*>(base + space.states_at), request.rows * kDigits.count()),

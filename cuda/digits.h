@@ -11,9 +11,10 @@ namespace jax_rtopk::cuda {
 
 // The digits of keys, from the highest on.
 struct Digits {
-  int key_bits, bits;  // of a digit; the last one may have fewer
+  int key_bits, bits;  // of a digit; the last one may begin with bits of the one before
 
-  static constexpr Digits of(int item_bytes) { return {8 * item_bytes, item_bytes <= 2 ? 8 : 11}; }
+  // Eight bits of a 16-bit float would be little more than its exponent, and most keys have one of a few.
+  static constexpr Digits of(int item_bytes) { return {8 * item_bytes, item_bytes == 1 ? 8 : 11}; }
 
   RTOPK_HD constexpr int count() const { return (key_bits - 1) / bits + 1; }
   RTOPK_HD constexpr int bins() const { return 1 << bits; }

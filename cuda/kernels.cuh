@@ -201,13 +201,13 @@ std::string topk_as(const Request& request, const void* operand, void* values, i
 
 template <class Bits>
 MaskSink<Bits> mask_sink(const Request& request, uint8_t* mask) {
-  return {Global<uint8_t>(mask, request.rows * request.n),
+  return {Global<uint8_t>(mask, request.rows * request.n), request.n,
           starts_on(mask, RowView<Bits>::kPack) && request.n % RowView<Bits>::kPack == 0};
 }
 
 template <class Bits>
 DenseSink<Bits> dense_sink(const Request& request, void* dense) {
-  return {Global<Bits>(static_cast<Bits*>(dense), request.rows * request.n),
+  return {Global<Bits>(static_cast<Bits*>(dense), request.rows * request.n), request.n,
           starts_on(dense, 16) && request.n % RowView<Bits>::kPack == 0, request.by_magnitude};
 }
 

@@ -1,5 +1,5 @@
-// Rows that no block can hold, cut into parts that one can: each is selected from on its own, and what they select once
-// more. The first selection is in a workspace, an additional result of the call.
+// Long rows in parts. Those that a block can hold are selected from, each on its own, and then what they select once
+// more; the first selection is in a workspace, an additional result of the call.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ inline constexpr int kStreamBlock = 512;
 
 // Their pairs, if the exact ones are wanted, are selected in parts that the registers of a block hold: of the longest
 // such, or, where that would be fewer than kFewParts in all, of the shorter, if a block then holds what these select. A
-// row is to be kPartTimes as long as what its parts select, else it is streamed.
+// row is to be kPartTimes as long as what its parts select, else it is taken as one, or by digits.
 inline constexpr int64_t kFewParts = 256, kPartTimes = 8;
 // May only become more: exported programs bring the parts that were right when they were made.
 constexpr int64_t longest_part(int item_bytes) { return kLargeBlock * int64_t(large_keys(size_t(item_bytes))); }
@@ -49,15 +49,17 @@ constexpr int64_t parts(int64_t rows, int64_t n, int64_t k, int item_bytes) {
 // All else that is exact of such rows: few of them are selected from by digits, by many blocks of kDigitBlock threads
 // each. A part, the share of a block, has a pack for each thread at least. Of the parts there may only be fewer:
 // exported programs bring the workspace that was needed when they were made.
-inline constexpr int64_t kFewRows = 256, kMostDigitParts = 1024;
+inline constexpr int64_t kFewRows = 256, kMostDigitParts = 512;
 inline constexpr int kDigitBlock = 512;
+// A thread has one load under way at a time, so as many as fit keep memory busy. One more would spill.
+constexpr int blocks_that_count(int item_bytes) { return item_bytes == 1 ? 2 : (item_bytes == 8 ? 3 : 4); }
 constexpr bool by_digits(int64_t rows, int64_t n, int item_bytes) {
   return n > longest_part(item_bytes) && rows < kFewRows;
 }
 constexpr int64_t digit_parts(int64_t rows, int64_t n, int item_bytes, int multiprocessors) {
   const int64_t blocks = int64_t(multiprocessors) * (kThreadsPerMultiprocessor / kDigitBlock);
   const int64_t most = std::min(kMostDigitParts, n * item_bytes / (16 * kDigitBlock));
-  return std::max<int64_t>(1, std::min((blocks - 1) / rows + 1, most));
+  return std::max<int64_t>(1, std::min(blocks / rows, most));
 }
 
 // The results of those are sorted in runs that a block's shared memory holds, powers of two.

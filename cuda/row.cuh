@@ -137,7 +137,8 @@ class RegisterRow {
   Word keys_[kPacks][kPack];
 };
 
-// A row that stays in global memory and is read anew by each sweep, or what of it lies from a multiple of kPack on.
+// A row that stays in global memory and is read anew by each sweep; or a part of it, from a multiple of kPack on to
+// where the view ends.
 template <class Bits, class Team>
 class StreamedRow {
  public:

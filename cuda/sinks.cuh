@@ -50,11 +50,6 @@ struct PairSink {
   // Is it enough to take bits where there are some?
   RTOPK_DEVICE bool takes_bits() const { return !sorted; }
 
-  // For one row of those of n elements.
-  RTOPK_DEVICE PairSink of(int64_t row, int64_t) const {
-    return {values.part(row * k, k), indices.part(row * k, k), k, room, sorted};
-  }
-
   // Sorted results of a row that a warp has are put in order by rank if there is one for each lane at most and keys
   // have 32 bits: a network would have to move 64 for each. Ranking reads so many places of the stage at a time.
   static constexpr int kRankStep = 16;
@@ -224,9 +219,9 @@ struct MaskSink {
   static constexpr int kHeld = 0;
 
   RTOPK_DEVICE bool takes_bits() const { return true; }
-  RTOPK_DEVICE MaskSink of(int64_t row, int64_t n) const { return {mask.part(row * n, n), packed}; }
 
   Global<uint8_t> mask;
+  int64_t n;
   bool packed;  // as the operand's, for the flags of a pack
 
   template <class Team>
@@ -236,7 +231,7 @@ struct MaskSink {
     static constexpr int kPack = RowView<Bits>::kPack;
 
     RTOPK_DEVICE OfRow(const MaskSink& sink, int64_t row, const RowView<Bits>& view, int, bool active)
-        : mask_(sink.mask.part(row * view.n, view.n)), packed_(sink.packed), n_(active ? view.n : 0) {}
+        : mask_(sink.mask.part(row * sink.n, sink.n)), packed_(sink.packed), n_(active ? view.n : 0) {}
 
     RTOPK_DEVICE void take(unsigned first, unsigned chosen, int, const WordOf<Bits> (&)[kPack]) {
       Pack<uint8_t, kPack> flags;
@@ -282,9 +277,9 @@ struct DenseSink {
   static constexpr int kHeld = 16 / sizeof(Bits);
 
   RTOPK_DEVICE bool takes_bits() const { return true; }
-  RTOPK_DEVICE DenseSink of(int64_t row, int64_t n) const { return {dense.part(row * n, n), packed, reload}; }
 
   Global<Bits> dense;
+  int64_t n;
   bool packed;
   bool reload;  // keys don't tell the elements
 
@@ -296,7 +291,7 @@ struct DenseSink {
 
     RTOPK_DEVICE OfRow(const DenseSink& sink, int64_t row, const RowView<Bits>& view, int, bool active)
         : view_(view),
-          dense_(sink.dense.part(row * view.n, view.n)),
+          dense_(sink.dense.part(row * sink.n, sink.n)),
           packed_(sink.packed),
           reload_(sink.reload),
           n_(active ? view.n : 0) {}

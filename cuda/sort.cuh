@@ -142,8 +142,8 @@ RTOPK_HD unsigned pairs_of(unsigned count, unsigned half) { return ((count - 1) 
 // The steps of a merge from `distance` on, by one team.
 template <class Team, class Store>
 RTOPK_DEVICE void merge_from(Team& team, const Store& store, unsigned count, unsigned distance) {
-  const unsigned pairs = pairs_of(count, distance);
   for (; distance > 0; distance /= 2) {
+    const unsigned pairs = pairs_of(count, distance);
     for (unsigned p = unsigned(team.rank()); p < pairs; p += Team::kThreads) exchange_apart(store, count, distance, p);
     team.sync();
   }
@@ -155,7 +155,7 @@ RTOPK_DEVICE void sort_selected(Team& team, const Store& store, unsigned count) 
     const unsigned pairs = pairs_of(count, half);
     for (unsigned p = unsigned(team.rank()); p < pairs; p += Team::kThreads) exchange_mirrored(store, count, half, p);
     team.sync();
-    if (half > 1) merge_from(team, store, count, half / 2);
+    merge_from(team, store, count, half / 2);
   }
 }
 

@@ -21,8 +21,7 @@ struct RunsTask {
   RTOPK_DEVICE int64_t runs() const { return (results.k - 1) / int64_t(run) + 1; }
 
   RTOPK_DEVICE GlobalStore<Bits> row(int64_t i) const {
-    const PairSink<Bits> sink = results.of(i, 0);
-    return {sink.values, sink.indices, map};
+    return {results.values.part(i * k(), k()), results.indices.part(i * k(), k()), map};
   }
 };
 
@@ -48,7 +47,6 @@ __global__ void __launch_bounds__(kThreads) sort_runs(RunsTask<Bits> task, bool 
     }
     for (auto place = unsigned(team.rank()); place < count; place += kThreads)
       results.save(begin + place, stage.load(place));
-    team.sync();  // before the next run is staged
   }
 }
 

@@ -36,7 +36,7 @@ struct Task {
   }
 };
 
-// The same for rows in a warp, in fewer instructions.
+// Task::prefetch for rows in a warp, in fewer instructions.
 template <class Bits>
 class NextRow {
  public:

@@ -81,12 +81,12 @@ def test_kernels_for_a_k_of_1(n, item_bytes):
 @pytest.mark.parametrize("width", "tj")
 @pytest.mark.parametrize("name", ["count_digits", "count_in_parts", "emit_parts"])
 def test_kernels_by_digits(name, width):
-    """Each reads a pack at a time, so it takes as many threads as a multiprocessor holds to keep its memory busy."""
+    """A thread reads a pack at a time, so it takes many of them to keep memory busy: to count, all there can be."""
     module, resources = installed()
     kernels = [kernel for kernel in resources if f"{name}I{width}" in kernel]
     assert len(kernels) == (3 if name == "emit_parts" else 1)
     for kernel in kernels:
-        assert list(complaints(module, kernel, packs=1, warps=32)) == []
+        assert list(complaints(module, kernel, packs=1, warps=32 if name == "emit_parts" else 64)) == []
 
 
 @pytest.mark.parametrize(("bucket_k", "most"), [(1, 3), (2, 6)])

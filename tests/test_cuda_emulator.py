@@ -23,6 +23,7 @@ def test_correct_kernels_pass():
         ("missing_syncthreads", "kernel reverse_block, block 0, thread 32: races: "),
         ("add_before_sync", "kernel count_remainders, block 0, thread 2: races: overwrites what another thread wrote"),
         ("read_before_sync", "kernel count_remainders, block 0, thread 0: races: reads what another thread wrote"),
+        ("blocks_race", "kernel count_blocks, block 1, thread 0: races: another block of the launch wrote it"),
         ("mask_lacks_lane", "wrong mask: 0x55555555 lacks the executing lane"),
         ("mask_differs", "wrong mask: 0xbfffffff, but lane 0 has 0xffffffff"),
         ("divergence", "divergence at a collective: lane 0 is (faults.cc:"),

@@ -95,7 +95,9 @@ def test_rows_of_every_length(call, rows, n, k):
     x = np.random.default_rng(n).standard_normal((rows, n)).astype(np.float32)
     check(call, x, k)
     check(call, np.round(x), k, sorted=False)
-    oracle.assert_same(call("mask", x, k, largest=True, by_magnitude=False)[0], oracle.mask(x, k))
+    mask = oracle.mask(x, k)
+    oracle.assert_same(call("mask", x, k, largest=True, by_magnitude=False)[0], mask)
+    oracle.assert_same(call("sparsify", x, k, by_magnitude=False)[0], np.where(mask, x, np.float32(0)))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,9 @@ def test_the_lowest_of_equals_across_parts(call):
     x[0, [8999, 4000, 3]] = 1
     for k in (1, 2, 3, 4, 8000):
         check(call, x, k)
-        oracle.assert_same(call("mask", x, k, largest=True, by_magnitude=False)[0], oracle.mask(x, k))
+        mask = oracle.mask(x, k)
+        oracle.assert_same(call("mask", x, k, largest=True, by_magnitude=False)[0], mask)
+        oracle.assert_same(call("sparsify", x, k, by_magnitude=False)[0], np.where(mask, x, np.float32(0)))
 
 
 @pytest.mark.parametrize("operation", ["topk", "mask", "sparsify"])

@@ -56,6 +56,16 @@ __global__ void count_remainders(Global<const int> in, Global<int> out, bool no_
   out.store(thread, bins.load(thread % 4));
 }
 
+// Two blocks count together; without atomic additions one may not see the other's.
+__global__ void count_blocks(Global<int> out, bool atomic) {
+  if (threadIdx.x != 0) return;
+  if (atomic) {
+    out.add(0, 1);
+  } else {
+    out.store(0, out.load(0) + 1);
+  }
+}
+
 __global__ void read_unwritten(Global<int> out) {
   const Shared<int> staged(0, kThreads);
   if (threadIdx.x < 63) staged.store(int(threadIdx.x), 1);
@@ -81,6 +91,10 @@ std::string run(const std::string& name) {
   const auto remainders = [&](bool no_sync_before, bool no_sync_after) {
     return start("count_remainders", count_remainders, from, to, no_sync_before, no_sync_after);
   };
+  const auto blocks = [&](bool atomic) {
+    out[0] = 0;
+    return launch("count_blocks", count_blocks, 2, kThreads, 0, Stream{}, to, atomic);
+  };
   const auto sums = [&](unsigned mask, bool diverge, bool leave) {
     return start("sum_rows", sum_rows, from, to, mask, diverge, leave);
   };
@@ -96,6 +110,8 @@ std::string run(const std::string& name) {
       wrong += "sums are " + std::to_string(out[0]) + ", " + std::to_string(out[32]);
     wrong += remainders(false, false);  // of squares
     if (out[0] != 32 || out[1] != 32 || out[2] != 0) wrong += "remainders are miscounted";
+    wrong += blocks(true);
+    if (out[0] != 2) wrong += "blocks are miscounted";
     return wrong;
   }
   if (name == "out_of_bounds") return rows(true, false);
@@ -103,6 +119,7 @@ std::string run(const std::string& name) {
   if (name == "missing_syncthreads") return start("reverse_block", reverse_block, from, to, true);
   if (name == "add_before_sync") return remainders(true, false);
   if (name == "read_before_sync") return remainders(false, true);
+  if (name == "blocks_race") return blocks(false);
   if (name == "mask_lacks_lane") return sums(0x55555555u, false, false);
   if (name == "mask_differs") return sums(0xbfffffffu, false, false);
   if (name == "divergence") return sums(kFullMask, true, false);

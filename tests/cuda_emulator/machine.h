@@ -67,6 +67,8 @@ class Machine {
       return describe("bad launch: " + std::to_string(shared_bytes) + " bytes of shared memory");
     while (stacks_.size() < threads) stacks_.push_back(std::make_unique<Stack>());
     shared_bytes_ = shared_bytes;
+    clock_.start_launch();
+    global_shadow_.forget_pages();
     for (block_ = 0; block_ < blocks; ++block_)
       if (!run_block()) return fault_;
     return "";
@@ -87,13 +89,17 @@ class Machine {
 
   // `element`: the size of the array's elements.
   void touch_shared(Access access, const void* address, std::size_t size, std::size_t element) {
-    if (const char* wrong = shared_shadow_.access(clock_, int(current_), access, address, size, element, true))
+    if (const char* wrong = shared_shadow_.access(clock_, int(current_), access, address, size, element, true, false))
       fault(std::string(wrong) + ": shared memory, byte " +
                 std::to_string(static_cast<const std::byte*>(address) - shared_),
             {});
   }
   void touch_global(Access access, const void* address, std::size_t size, std::size_t element) {
-    if (const char* wrong = global_shadow_.access(clock_, int(current_), access, address, size, element, false))
+    // Memory of the block may be reached in this way too: another block's at the same address is other memory.
+    const auto at = static_cast<const std::byte*>(address);
+    const bool in_shared = at >= shared_ && at < shared_ + kMaxShared;
+    if (const char* wrong =
+            global_shadow_.access(clock_, int(current_), access, address, size, element, false, !in_shared))
       fault(std::string(wrong) + ": global memory", {});
   }
 
@@ -164,7 +170,6 @@ class Machine {
     for (unsigned i = 0; i < thread_count_; ++i) make_context(contexts_[i], *stacks_[i], &Machine::enter);
     clock_.start_block(int(warps_.size()));
     shared_shadow_.forget_pages();
-    global_shadow_.forget_pages();
     fault_.clear();
     waiting_ = holds_ = exited_ = 0;
     current_ = 0;

@@ -16,6 +16,8 @@ inline constexpr int kWarpSize = 32;
 // shuffles do not).
 class Clock {
  public:
+  void start_launch() { launch_start_ = ++now_; }
+  std::uint32_t launch_start() const { return launch_start_; }
   void start_block(int warps) {
     block_start_ = block_barrier_ = ++now_;
     seen_.assign(std::size_t(warps) * kWarpSize, {});
@@ -51,7 +53,7 @@ class Clock {
   };
   LaneTimes& seen(int warp, int lane) { return seen_[std::size_t(warp) * kWarpSize + lane]; }
 
-  std::uint32_t now_ = 0, block_start_ = 0, block_barrier_ = 0;
+  std::uint32_t now_ = 0, launch_start_ = 0, block_start_ = 0, block_barrier_ = 0;
   std::vector<LaneTimes> seen_;
 };
 
@@ -60,10 +62,17 @@ enum class Access { kRead, kWrite, kAtomic };
 // The last accesses to a unit of memory.
 class Unit {
  public:
-  // Returns what is wrong with an access, or null.
-  const char* access(const Clock& clock, int thread, Access access, bool check_written) {
+  // Returns what is wrong with an access, or null. `across_blocks`: the blocks of a launch share the memory, and
+  // nothing orders what they do.
+  const char* access(const Clock& clock, int thread, Access access, bool check_written, bool across_blocks) {
     const bool written = write_time_ >= clock.block_start();
     if (check_written && access != Access::kWrite && !written) return "reads shared memory that nobody wrote";
+    const auto by_other_block = [&](std::uint32_t time) {
+      return across_blocks && time >= clock.launch_start() && time < clock.block_start();
+    };
+    if (by_other_block(write_time_) && !(access == Access::kAtomic && atomic_))
+      return "races: another block of the launch wrote it";
+    if (access != Access::kRead && by_other_block(read_time_)) return "races: another block of the launch read it";
     const bool sees_write = !written || write_ordered(clock, thread);
     const bool both_atomic = access == Access::kAtomic && atomic_;
     if (!sees_write && !both_atomic) {
@@ -121,13 +130,13 @@ class Unit {
 class Shadow {
  public:
   const char* access(const Clock& clock, int thread, Access access, const void* address, std::size_t size,
-                     std::size_t element, bool check_written) {
+                     std::size_t element, bool check_written, bool across_blocks) {
     const auto first = reinterpret_cast<std::uintptr_t>(address);
     const bool words = element >= 4;
     // Bytes have units of their own, far from those of the words.
     const std::uintptr_t base = words ? first / 4 : first | std::uintptr_t(1) << 63;
     for (std::size_t i = 0; i < (words ? size / 4 : size); ++i)
-      if (const char* wrong = unit(base + i).access(clock, thread, access, check_written)) return wrong;
+      if (const char* wrong = unit(base + i).access(clock, thread, access, check_written, across_blocks)) return wrong;
     return nullptr;
   }
 
