@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(policy::kWarpsPerBlock* kWarp,
 // Longer rows, by a block: Row keeps them in registers or leaves them in memory. The results are staged where the
 // maxima were.
 template <class Bits, int kThreads, class Row, class Sink>
-__global__ void __launch_bounds__(kThreads, policy::blocks_of(kThreads)) select_in_block(Task<Bits> task, Sink sink) {
+__global__ void __launch_bounds__(kThreads, policy::blocks_of(kThreads, sizeof(Bits)))
+    select_in_block(Task<Bits> task, Sink sink) {
   using Team = BlockTeam<kThreads>;
   Team team(0);
   const FirstPivots first_pivots(task.plan);

@@ -95,8 +95,8 @@ constexpr int blocks_in_warps(int packs, int held, int item_bytes) {
   return words <= 8 ? 10 : (words <= 16 ? 7 : 4);
 }
 
-// The same of blocks that have a row each: of small ones three, to which their registers are cut, of large ones one.
-constexpr int blocks_of(int threads) { return threads == kSmallBlock ? 3 : 1; }
+// The same of blocks that have a row each: of small ones as many as can be without spilling, of large ones one.
+constexpr int blocks_of(int threads, int item_bytes) { return threads == kSmallBlock ? (item_bytes == 8 ? 2 : 3) : 1; }
 
 // The chunk that SearchPlan chooses for rows of `n` elements.
 constexpr int chunk(int n, int item_bytes) {
