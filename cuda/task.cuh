@@ -1,4 +1,4 @@
-// What a kernel is asked to do with whole rows.
+// What a kernel that takes whole rows is asked to do.
 #pragma once
 
 #include "cuda/quick_plan.h"
@@ -7,7 +7,7 @@
 
 namespace jax_rtopk::cuda {
 
-// The same whatever becomes of the result.
+// The same for every sink.
 template <class Bits>
 struct Task {
   Global<const Bits> operand;
