@@ -46,6 +46,9 @@ def assert_selects(backend, x, k, max_iter):
         (16385, 2, None),
         (16385, 6000, None),
         (40000, 100, 1),
+        (100001, 1, None),
+        (100001, 50, None),
+        (100001, 30000, None),
     ],
 )
 def test_long_rows(backend, dtype, n, k, max_iter):
@@ -61,7 +64,9 @@ def test_ties_across_the_boundary(backend, n, kind):
     assert_selects(backend, x, n // 5, None)
 
 
-@pytest.mark.parametrize(("rows", "n", "k"), [(2100, 5, 2), (1100, 33, 7), (600, 64, 8), (300, 130, 20), (20, 1100, 9)])
+@pytest.mark.parametrize(
+    ("rows", "n", "k"), [(70000, 8, 3), (2100, 5, 2), (1100, 33, 7), (600, 64, 8), (300, 130, 20), (20, 1100, 9)]
+)
 def test_more_rows_than_are_held_at_a_time(backend, rows, n, k):
     x = np.random.default_rng(rows).standard_normal((rows, n)).astype(np.float32)
     assert_selects(backend, x, k, None)
