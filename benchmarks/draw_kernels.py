@@ -75,8 +75,8 @@ def draw_rows() -> None:
         streamed,
         LANES,
         2,
-        "a row that stays in memory (n > 16384, float32): each sweep reads it again in rounds of 512 "
-        "packs; numbers are the first packs",
+        "a row that stays in memory (n > 16384, float32, many rows or max_iter): each sweep reads it again in rounds "
+        "of 512 packs; numbers are the first packs",
     )
     for column in range(LANES):
         box(streamed, column, 0, f"{column * 512}", OURS_LIGHT if column == 3 else LIGHT, 4.5)

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads, policy::blocks_of(kThreads, sizeof(B
   }
 }
 
-// As many as the GPU can hold at a time; each takes rows in turn.
+// At most as many as a GPU could hold at a time if registers allowed; each takes rows in turn.
 inline unsigned blocks_for(int64_t rows, int64_t rows_per_block, int threads) {
   const int64_t needed = (rows - 1) / rows_per_block + 1;
   const int64_t held = int64_t(multiprocessors()) * (policy::kThreadsPerMultiprocessor / threads);
