@@ -10,8 +10,6 @@ namespace jax_rtopk::cuda {
 // The results of rows, k each, in runs of `run` that a block's shared memory holds.
 template <class Bits>
 struct RunsTask {
-  using Word = WordOf<Bits>;
-
   PairSink<Bits> results;
   int64_t rows;
   unsigned run;

@@ -10,13 +10,16 @@
 
 namespace jax_rtopk {
 
-// Begins the signatures of what returns values and indices. XLA's bindings cannot be moved into a parameter.
+// Begins all signatures: (context..., operand, result). XLA's bindings cannot be moved into a parameter.
+template <class Binding>
+auto bind_result(Binding&& context) {
+  return std::move(context).template Arg<xla::ffi::AnyBuffer>().template Ret<xla::ffi::AnyBuffer>();
+}
+
+// Begins those of what returns values and indices.
 template <class Binding>
 auto bind_pairs(Binding&& context) {
-  return std::move(context)
-      .template Arg<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>();
+  return bind_result(std::move(context)).template Ret<xla::ffi::AnyBuffer>();
 }
 
 // (context..., operand, values, indices, k, largest, sorted, max_iter)
@@ -75,9 +78,7 @@ auto bind_bucketed_with_workspace(Binding&& context) {
 // (context..., operand, mask, k, largest, by_magnitude, max_iter)
 template <class Binding>
 auto bind_mask(Binding&& context) {
-  return std::move(context)
-      .template Arg<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
+  return bind_result(std::move(context))
       .template Attr<int64_t>("k")
       .template Attr<bool>("largest")
       .template Attr<bool>("by_magnitude")
@@ -87,9 +88,7 @@ auto bind_mask(Binding&& context) {
 // By digits: (context..., operand, mask, workspace, k, largest, by_magnitude)
 template <class Binding>
 auto bind_mask_by_digits(Binding&& context) {
-  return std::move(context)
-      .template Arg<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
+  return bind_result(std::move(context))
       .template Ret<xla::ffi::AnyBuffer>()
       .template Attr<int64_t>("k")
       .template Attr<bool>("largest")
@@ -99,9 +98,7 @@ auto bind_mask_by_digits(Binding&& context) {
 // (context..., operand, dense, k, by_magnitude, max_iter)
 template <class Binding>
 auto bind_sparsify(Binding&& context) {
-  return std::move(context)
-      .template Arg<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
+  return bind_result(std::move(context))
       .template Attr<int64_t>("k")
       .template Attr<bool>("by_magnitude")
       .template Attr<int64_t>("max_iter");
@@ -110,9 +107,7 @@ auto bind_sparsify(Binding&& context) {
 // By digits: (context..., operand, dense, workspace, k, by_magnitude)
 template <class Binding>
 auto bind_sparsify_by_digits(Binding&& context) {
-  return std::move(context)
-      .template Arg<xla::ffi::AnyBuffer>()
-      .template Ret<xla::ffi::AnyBuffer>()
+  return bind_result(std::move(context))
       .template Ret<xla::ffi::AnyBuffer>()
       .template Attr<int64_t>("k")
       .template Attr<bool>("by_magnitude");
